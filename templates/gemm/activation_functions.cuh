@@ -1,11 +1,11 @@
-// Activation functions of epilogues, each a type with apply(x): chosen by `using` in plan.cuh.
+// Activation functions of the GEMM epilogue. Each is a type with apply(x); a `using` in plan.cuh chooses one.
 #pragma once
 
 #include "core/math.cuh"
 
 namespace cubit {
 
-/// 1 / (1 + e^-x): 0 and 1 beyond what float can tell apart.
+/// 1 / (1 + e^-x). For large |x| the result is exactly 0 or 1, because float cannot represent the difference.
 __device__ __forceinline__ float logistic(float x) {
   constexpr float kLog2e = 1.44269504088896341f;
   float result;
@@ -17,7 +17,7 @@ struct Identity {
   static __device__ __forceinline__ float apply(float x) { return x; }
 };
 
-/// As the frameworks define it, NaN stays NaN.
+/// max(x, 0) as PyTorch defines it: NaN stays NaN.
 struct Relu {
   static __device__ __forceinline__ float apply(float x) { return x < 0.f ? 0.f : x; }
 };
@@ -32,7 +32,8 @@ struct GeluExact {
   static __device__ __forceinline__ float apply(float x) { return 0.5f * x * (1.f + erff(0.707106781186547524f * x)); }
 };
 
-/// x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x^3))) / 2, by (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
+/// x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x^3))) / 2. The identity (1 + tanh(u)) / 2 = 1 / (1 + e^-2u) turns the
+/// tanh into a logistic function.
 struct GeluTanh {
   static __device__ __forceinline__ float apply(float x) {
     constexpr float kTwice = 1.59576912160573071f;

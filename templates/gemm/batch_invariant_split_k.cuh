@@ -1,8 +1,11 @@
-// Work split of a GEMM whose rows do not depend on each other (batch invariance): the parts of k follow from n and k
-// alone, and a row's sum is that of its parts in order, whoever adds them.
+// Tile scheduler of the batch-invariant GEMM: a row's result does not depend on the other rows of the batch.
 //
-// Few tiles: a block for each part, as split-K has them. Many tiles: a block takes whole tiles, and of each all parts,
-// one after another: it needs no counters, and no other block's sums.
+// The split-K slices follow from n and k alone, and the partial sums of a tile are always added in the order of the
+// slices (fixed-order split-K), whichever block adds them.
+//
+// If there are few tiles, each block computes one slice of one tile, as in plain split-K. If there are many tiles, each
+// block computes whole tiles: all slices of a tile one after another. The second case needs neither counters nor
+// partial sums from other blocks.
 #pragma once
 
 #include "core/types.cuh"
@@ -11,18 +14,18 @@
 
 namespace cubit {
 
-/// What a block computes: see Work.
+/// Enumerates the work tiles of a block; the interface is that of TileScheduler.
 class BatchInvariantScheduler {
  public:
   __device__ __forceinline__ explicit BatchInvariantScheduler(const W4a16GemmArguments& args) : args_(args) {}
 
-  /// Whether the block has all parts of its tiles; else it has one part.
+  /// Returns true if the block computes all slices of its tiles, and false if it computes one slice.
   __device__ __forceinline__ bool computes_whole_tiles() const { return args_.whole_tiles > 0; }
   static constexpr bool kHasAtomics = false;
   __device__ __forceinline__ WorkTile first() {
     return computes_whole_tiles() ? first_split(blockIdx.x) : work_tile_of_block(args_);
   }
-  /// False where there is none left.
+  /// Advances to the block's next work tile. Returns false if there is none.
   __device__ __forceinline__ bool next(WorkTile& work_tile) {
     if (!computes_whole_tiles()) return false;
     if (work_tile.split + 1 < work_tile.splits) {

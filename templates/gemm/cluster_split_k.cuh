@@ -1,13 +1,17 @@
-// Parts of k whose blocks are clusters of two (family sm90, split-K with an even number of parts, not gated): the two
-// send each other their sums of half of the rows each, before anything goes through the L2. So half as
-// many parts are stored, of half the rows per block, and of two parts none.
+// Cluster split-K of the sm_90 GEMM: the two blocks of a 2-CTA cluster compute neighbouring split-K slices of one tile
+// and add their partial sums through distributed shared memory.
 //
-// Parts 2 i and 2 i + 1 of a tile are a pair: blockIdx is (part, block of columns, block of rows). A tile has its
-// counters and the places of its parts as without pairs, but two counters for a warp, one for each half of the rows;
-// the sums of pair i are in place i. Sums are added in an order that depends on nothing: those of a pair, and pairs in
-// order.
+// Each block keeps one half of the tile's rows and sends its sums of the other half to the other block. Only then do
+// partial sums go through the L2. Half as many slices are stored, each with half of the rows per block; with two slices
+// nothing is stored. The scheme needs an even number of slices and an epilogue that is not gated.
 //
-// Shared memory: that of the stages (two_cta_cluster.cuh). Each warp has its sums from the other block's warp of the same number.
+// Slices 2i and 2i + 1 of a tile form cluster i; blockIdx is (slice, column tile, row tile). The counters and the
+// workspace of a tile lie where they lie without clusters, with two differences: a warp has two counters, one for each
+// half of the rows, and the sums of cluster i are stored at index i. The order of the additions is fixed: first the two
+// slices of a cluster, then the clusters in order.
+//
+// Shared memory: the received sums overwrite the pipeline stages (two_cta_cluster.cuh). Each warp receives the sums of
+// the warp with the same number in the other block.
 #pragma once
 
 #include "plan.cuh"
@@ -21,13 +25,13 @@
 
 namespace cubit {
 
-/// The part of a block of a grid (parts, column tiles, row tiles).
+/// Work tile of this block in a grid of (slices, column tiles, row tiles).
 __device__ __forceinline__ WorkTile work_tile_of_clustered_block(const W4a16GemmArguments& args) {
   return work_tile_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-/// Stores the sums of a pair's half of the rows; true in the last of the warps that have the same: `half` is then the
-/// sum of all pairs.
+/// Stores the cluster's sums of one half of the rows. Returns true in the warp that arrives last at the counter of
+/// these columns and rows; `half` then holds the sum over all clusters.
 template <int kHalf>
 __device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                RowSums (&half)[kHalf]) {
@@ -53,8 +57,9 @@ __device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, c
   return true;
 }
 
-/// What becomes of a part's sums. `shared`: the stages; `barriers`: the block's and the warp's. kHalf: of the warp's
-/// tiles of 8 rows those that it keeps.
+/// Merges the partial sums of a slice and stores the output. `shared` is the address of the stages; `barriers` are the
+/// block's exchange barriers, of which `sent` belongs to this warp. kHalf: number of the warp's blocks of 8 rows that
+/// this block keeps.
 template <int kHalf = kRowTiles / 2>
 __device__ __forceinline__ void merge_cluster(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                               ClusterBarriers barriers, const Sums& sums) {
@@ -63,7 +68,7 @@ __device__ __forceinline__ void merge_cluster(const W4a16GemmArguments& args, co
     const int warp = warp_index();
     const uint32 rank = work_tile.split % 2;
     const uint32 lane_at = shared + warp * kHalfBytes + 16 * lane_index();
-    // Element j of item i of the rows that are the block's own, or of the other's.
+    // Element j of fragment i, either of the rows that this block keeps or of the rows that it sends.
     const auto sum_of = [&](bool is_own, int i, int j) {
       const float low = sums[0][i / 2][i % 2][j];
       const float high = sums[0][kHalf + i / 2][i % 2][j];

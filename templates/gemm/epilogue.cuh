@@ -1,10 +1,14 @@
-// Epilogue of a GEMM: from fp32 accumulators to the stored output.
+// Epilogue of a GEMM: turns fp32 accumulators into stored 16-bit output.
 //
-//   output = function(product + bias) + residual, or, gated, function(gate + its bias) · (up + its bias) + residual
+//   output = function(product + bias) + residual
+//   gated:  output = function(gate + gate bias) · (up + up bias) + residual
 //
-// Interface of an epilogue: kGated, and store(args, row, column, values, up_values) for four neighbouring columns of one
-// row. `column` counts the output's columns; gated, `values` are of the gate and `up_values` of the column args.n / 2 further
-// on.
+// In a gated epilogue the first half of the weight columns is the gate projection and the second half, from column
+// args.n / 2 on, is the up projection.
+//
+// Interface of an epilogue: kGated, and store(args, row, column, values, up_values), which stores four neighbouring
+// columns of one row. `column` counts output columns. If the epilogue is gated, `values` are gate columns and
+// `up_values` are the matching up-projection columns; otherwise `up_values` is unused.
 #pragma once
 
 #include "core/copies.cuh"
@@ -44,7 +48,7 @@ struct GemmEpilogue {
     if constexpr (kBias) add(static_cast<const char*>(args.bias) + byte, result);
   }
 
-  /// Not by a load of read-only memory: the residual may be the output itself.
+  /// Uses an ordinary load instead of a read-only one, because the residual may be the output itself.
   static __device__ __forceinline__ void add_residual(const char* src, float (&values)[4]) {
     const float2 words = *reinterpret_cast<const float2*>(src);
     const uint32 pairs[2] = {__float_as_uint(words.x), __float_as_uint(words.y)};

@@ -1,6 +1,8 @@
-// Work split of a GEMM whose blocks have few columns and all of k: the warps of a block are teams of one, each with a
-// part of k and a ring of stages of its own, so that nobody waits for another before the end, where the sums meet in
-// shared memory.
+// Tile scheduler for intra-block split-K in the mma.sync kernel (sm80_w4a16_gemm.cuh), for blocks with few columns.
+//
+// Each warp of a block computes all rows and columns of the block's tile, for its own split-K slice, and has its own
+// ring of pipeline stages. No warp waits for another before the end, where the block adds the partial sums of its warps
+// in shared memory.
 #pragma once
 
 #include "core/types.cuh"
@@ -9,7 +11,8 @@
 
 namespace cubit {
 
-/// What a team computes: see Work. Of a tile part `team` of args.splits.
+/// Enumerates the work tiles of a warp; the interface is that of TileScheduler. There is one: slice `warp_index()` of
+/// the args.splits slices of the block's tile.
 class IntraBlockSplitKScheduler {
  public:
   __device__ __forceinline__ explicit IntraBlockSplitKScheduler(const W4a16GemmArguments& args) : args_(args) {}

@@ -1,16 +1,20 @@
-// Activations in the order that words want (w4_copied_words.cuh), put there once per launch, in the workspace, by all
-// of its blocks: family sm90, where a tile has so many rows that each block's putting its own in order costs more. Of
-// its first stages a block puts them in order itself, so that it need not wait until all have done their part.
+// Device-wide reordering of activations for the sm_90 GEMM: all blocks of a launch together store the activations once,
+// in the order along k that the packed weight words require (w4_copied_words.cuh), in the workspace.
 //
-// Chunks are 64 k's of 64 rows, those of the same k's one after another; a slice is some of them that follow each
-// other, one or more. Block b takes slice b; who has waited long takes slices that nobody has begun. So nobody waits
-// for a block that has not begun, and every slice is stored once. The workspace has a word for each slice, which says
-// whether somebody has taken it, and behind them how many are done, and how many blocks know that all are: the last of
-// these sets everything back to zero.
+// The plan chooses this if a tile has so many rows that reordering in every block would cost more. The first stages of
+// a block are an exception: the block reorders their activations itself, so that it need not wait for all other blocks.
 //
-// PTX ISA, "Memory Consistency Model": a barrier of the block orders its stores before red.release, whose observation
-// by another block's ld.acquire orders them before what that does next; and "Proxies": copies by tensor maps want
-// fence.proxy.async in between.
+// A chunk is 64 values along k of kTileM rows. Chunks with the same k follow one another. A reorder slice is a run of
+// consecutive chunks. Block b takes reorder slice b. A block that has waited long also takes slices that no block has
+// begun. So no block depends on a block that has not started, and every slice is stored once.
+//
+// Workspace: one word per reorder slice says whether a block has taken the slice. Two counters follow: the number of
+// finished slices, and the number of blocks that have seen all slices finished. The last block to increment the second
+// counter sets all of these words back to zero.
+//
+// PTX ISA, "Memory Consistency Model": a block barrier orders the stores of a block before its red.release. When
+// another block's ld.acquire observes the red, the stores are ordered before what that block does next. "Proxies": TMA
+// box copies need a fence.proxy.async in between.
 #pragma once
 
 #include "plan.cuh"
@@ -24,13 +28,13 @@
 
 namespace cubit {
 
-/// A block's part in it; without `kExists` all of it does nothing.
+/// A block's contribution to the reordering. If `kExists` is false, all functions do nothing.
 template <class CopiedWords, bool kExists>
 class ReorderedActivations {
  public:
   explicit __device__ __forceinline__ ReorderedActivations(const W4a16GemmArguments& args) : args_(args) {}
 
-  /// By all warps that multiply: the block's own slice.
+  /// Reorders the block's own slice. All consumer warps call the function.
   __device__ __forceinline__ void reorder_own() const {
     const int slice = block_index();
     if (slice < args_.slices) {
@@ -41,15 +45,16 @@ class ReorderedActivations {
     asm volatile("bar.arrive %0, %1;" ::"n"(kStoredBarrier), "n"(kThreads + kWarpSize) : "memory");
   }
 
-  /// By the warp that copies, the first it does: takes the block's slice, if it has one that nobody else has taken.
+  /// Takes the block's own slice, unless another block has taken it. The producer warp calls the function before
+  /// anything else.
   __device__ __forceinline__ void take_own() {
     const int slice = block_index();
     has_taken_ = lane_index() == 0 && slice < args_.slices && take(slice);
   }
 
-  /// By the same: until everything is in order.
+  /// Waits until all slices are stored. The producer warp calls the function; only the first call waits.
   __device__ __forceinline__ void wait() {
-    constexpr int kPatience = 64;  // looks, of most of a microsecond each
+    constexpr int kPatience = 64;  // polls, each of which takes most of a microsecond
     if (has_waited_) return;
     has_waited_ = true;
     vote_taken(has_taken_);
@@ -64,7 +69,8 @@ class ReorderedActivations {
     fence_async_proxy_everywhere();
   }
 
-  /// By the same, in the end: the last of all blocks sets the workspace's words back to zero.
+  /// Waits and then leaves; the last block of the launch sets the workspace's words back to zero. The producer warp
+  /// calls the function at its end.
   __device__ __forceinline__ void leave() {
     wait();
     uint32 before = 0;
@@ -80,11 +86,11 @@ class ReorderedActivations {
  private:
   static constexpr int kChunkLanes = 8;
   static constexpr int kThreads = plan::kWarps * kWarpSize;
-  // Of those that multiply and the one that copies; 0 and 1 are __syncthreads' and sync_warps'.
+  // Named barriers of the consumer warps and the producer warp. Barrier 0 is __syncthreads and barrier 1 is sync_warps.
   static constexpr int kTakenBarrier = 2;
   static constexpr int kStoredBarrier = 3;
 
-  /// Behind a word for each slice, not zero when somebody has taken it.
+  /// The two counters behind the slices' words; a slice's word is nonzero once a block has taken the slice.
   __device__ __forceinline__ uint32* done() const { return args_.slice_states + args_.slices; }
   __device__ __forceinline__ uint32* departed() const { return done() + 1; }
 
@@ -92,7 +98,8 @@ class ReorderedActivations {
     return static_cast<int>((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x);
   }
 
-  /// By all warps that multiply and the one that copies: whether one of their threads has taken the block's slice.
+  /// Returns true if any thread of the consumer warps and the producer warp passes true; all of these warps call the
+  /// function.
   static __device__ __forceinline__ bool vote_taken(bool has_taken) {
     uint32 any;
     asm volatile(
@@ -108,7 +115,7 @@ class ReorderedActivations {
     return any != 0;
   }
 
-  /// By one thread, whether the slice is its block's.
+  /// Tries to take a slice for this block and returns true on success. One thread calls the function.
   __device__ __forceinline__ bool take(int slice) const {
     uint32 before;
     asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;"
@@ -118,7 +125,7 @@ class ReorderedActivations {
     return before == 0;
   }
 
-  /// By one thread, behind a barrier of those that stored a slice.
+  /// Counts a slice as finished. One thread calls the function, after a barrier of the warps that stored the slice.
   __device__ __forceinline__ void count_done() const {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(done()) : "memory");
   }
@@ -129,7 +136,7 @@ class ReorderedActivations {
     return __all_sync(kFullWarp, static_cast<int>(count) >= args_.slices);
   }
 
-  /// By one warp: what nobody has begun.
+  /// Reorders all slices that no block has begun. One warp calls the function.
   __device__ __forceinline__ void reorder_remaining() const {
 #pragma unroll 1
     for (int first = 0; first < args_.slices && !all_done(); first += kWarpSize) {
@@ -150,23 +157,24 @@ class ReorderedActivations {
     if (lane_index() == 0) count_done();
   }
 
-  /// Eight k's of a row, or zeros.
+  /// Loads one 16-byte vector: eight values along k of a row, or zeros.
   __device__ __forceinline__ void load_vector(uint32 (&words)[4], int row, int chunk, bool exists) const {
     const int k = gemm_lanes::kChunkK * chunk + 8 * CopiedWords::vector_of_lane(lane_index());
     const char* const src = static_cast<const char*>(args_.activations) + row * args_.activation_stride;
     load_global<4, 16>(words, src + 2 * static_cast<int64>(k), exists && k < args_.k);
   }
 
-  /// By kCount threads, unless `may_store()`, which is asked once, says no: while it finds out, loads are under way.
+  /// Reorders a slice with kCount threads, unless `may_store()` returns false. `may_store()` is called once, while the
+  /// first loads are in flight.
   template <int kCount, class MayStore>
   __device__ __forceinline__ void reorder(int slice, int thread, MayStore&& may_store) const {
     constexpr int kRows = kCount / kChunkLanes;
-    constexpr int kAtOnce = kCount > kWarpSize ? 8 : 1;  // loads of a thread that are under way
+    constexpr int kAtOnce = kCount > kWarpSize ? 8 : 1;  // loads in flight per thread
     constexpr int kChunkRows = plan::kTileM;
     const int lane = thread % kChunkLanes;
     const int first = slice * args_.slice_chunks + min(slice, args_.larger_slices);
     const int count = args_.slice_chunks + (slice < args_.larger_slices ? 1 : 0);
-    int chunk = first / args_.row_tiles;  // of k's
+    int chunk = first / args_.row_tiles;  // chunk index along k
     int first_row = first % args_.row_tiles * kChunkRows;
     bool is_asked = false;
 #pragma unroll 1
@@ -198,7 +206,7 @@ class ReorderedActivations {
   }
 
   const W4a16GemmArguments& args_;
-  bool has_taken_ = false;  // in one lane, the block's slice
+  bool has_taken_ = false;  // in one lane: this block has taken its own slice
   bool has_waited_ = false;
 };
 
@@ -212,7 +220,8 @@ class ReorderedActivations<CopiedWords, false> {
   __device__ __forceinline__ void leave() {}
 };
 
-/// The map of activations in order: another than that of activations as they are where the launch puts them in order.
+/// Tensor map of the reordered activations, which exists if the launch reorders activations. Otherwise in_order()
+/// returns the map of the original activations.
 template <bool kExists>
 struct ReorderedMap {
   TensorMap map;
@@ -220,7 +229,7 @@ struct ReorderedMap {
 };
 template <>
 struct ReorderedMap<false> {
-  // Compiled there, and never used.
+  // The function must compile, but is never called.
   __device__ __forceinline__ const TensorMap& in_order(const TensorMap& as_they_are) const { return as_they_are; }
 };
 

@@ -1,16 +1,23 @@
-// Work split of a GEMM: which stages of k a block takes, and how the partial sums of its splits become one.
+// Tile schedulers of a GEMM, and the device-wide merge of split-K partial sums: which range of k a block computes, and
+// how partial sums become one sum.
 //
-// Split-K: a tile's stages are dealt out evenly to `splits` blocks. Stream-K: all tiles' stages stand in a row and are
-// dealt out evenly, so that a block may end one tile and begin another; which blocks a tile has follows by arithmetic.
-// Every warp of a part stores its sums; the one that is last at their counter reads all of them in order of their part,
-// so the result does not depend on who was last, and sets the counter back to zero.
+// Schedules:
+// - Split-K: the pipeline stages of each tile are divided evenly among `splits` blocks.
+// - Stream-K (balanced schedule): the stages of all tiles form one sequence, which is divided evenly among the blocks.
+//   A block may therefore finish one tile and begin another. Arithmetic alone tells which blocks share a tile.
 //
-// Only where a launch asks for it are sums added in the order in which they come, see begin_atomic_sums: the first of the
-// warps that have the same columns stores its own, so that the place need not be zero before; the others wait for that,
-// then add theirs by atomics; the last one reads a single sum, whose bits differ from run to run.
+// Merge: every warp stores its partial sums and arrives at a counter. The last warp to arrive reads the partial sums of
+// all slices in the order of the slices, so the result does not depend on which warp is last. That warp also sets the
+// counter back to zero.
 //
-// PTX ISA, "Memory Consistency Model": bar.warp.sync orders a warp's stores before its atom.acq_rel, whose observation
-// by the last warp orders them before that warp's loads: those of the other lanes by another bar.warp.sync.
+// Atomic merge, only if the launch requests it: partial sums are added in order of arrival (begin_atomic_sums). Among
+// the warps with the same columns, the first warp stores its sums, so the workspace need not be zeroed. The other warps
+// wait for this store and then add their sums by atomics. The last warp reads a single sum, whose bits differ from run
+// to run.
+//
+// PTX ISA, "Memory Consistency Model": bar.warp.sync orders the stores of a warp before the atom.acq_rel of one of its
+// lanes. The last warp observes that atom, which orders the stores before the last warp's loads. The loads of its other
+// lanes are ordered by another bar.warp.sync.
 #pragma once
 
 #include "core/copies.cuh"
@@ -19,17 +26,18 @@
 
 namespace cubit {
 
-/// Stages of one tile, and which part they are of it.
+/// Unit of work: one output tile and the range of its pipeline stages (a split-K slice) that a block computes.
 struct WorkTile {
   int row_tile;
   int column_tile;
-  int first;  // stage
-  int last;   // one past
-  int split;
-  int splits;  // 1: all of k
+  int first;   // first stage
+  int last;    // one past the last stage
+  int split;   // index of the slice among the tile's slices
+  int splits;  // number of slices; 1 if the block computes all of k
 };
 
-/// Part `part` of a tile whose stages are dealt out evenly to `splits` parts: the first stages % splits have one more.
+/// Work tile of slice `split`. The stages of a tile are divided evenly among `splits` slices; if the division leaves a
+/// remainder r, each of the first r slices has one more stage.
 __device__ __forceinline__ WorkTile work_tile_of(const W4a16GemmArguments& args, int row_tile, int column_tile,
                                                  int split) {
   const int least = args.split_stages;
@@ -38,12 +46,12 @@ __device__ __forceinline__ WorkTile work_tile_of(const W4a16GemmArguments& args,
   return {row_tile, column_tile, first, first + least + (split < extra ? 1 : 0), split, args.splits};
 }
 
-/// The part that a block of a grid (row tiles, column tiles, splits) has.
+/// Work tile of this block in a grid of (row tiles, column tiles, splits).
 __device__ __forceinline__ WorkTile work_tile_of_block(const W4a16GemmArguments& args) {
   return work_tile_of(args, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z));
 }
 
-/// What a block computes: one piece, or, of even shares of all tiles' stages, one after another.
+/// Enumerates the work tiles of a block: a single slice with split-K, or several tiles in succession with stream-K.
 class TileScheduler {
  public:
   __device__ __forceinline__ explicit TileScheduler(const W4a16GemmArguments& args) : args_(args) {
@@ -53,11 +61,11 @@ class TileScheduler {
     end_ = next_ + args.share + (block < args.larger ? 1 : 0);
   }
 
-  /// Whether a block adds up the parts of its tiles itself, see BatchInvariantScheduler.
+  /// Returns true if one block computes all slices of its tiles and adds them itself; see BatchInvariantScheduler.
   static __device__ __forceinline__ constexpr bool computes_whole_tiles() { return false; }
-  static constexpr bool kHasAtomics = false;  // see AtomicSplitKScheduler
+  static constexpr bool kHasAtomics = false;  // true in AtomicSplitKScheduler
   __device__ __forceinline__ WorkTile first() { return args_.share == 0 ? work_tile_of_block(args_) : take(); }
-  /// False where there is none left.
+  /// Advances to the block's next work tile. Returns false if there is none.
   __device__ __forceinline__ bool next(WorkTile& work_tile) {
     if (next_ >= end_) return false;
     work_tile = take();
@@ -86,19 +94,20 @@ class TileScheduler {
   }
 
   const W4a16GemmArguments& args_;
-  int next_ = 0;  // of all tiles' stages
+  int next_ = 0;  // index in the sequence of all stages of all tiles
   int end_ = 0;
 };
 
-/// The same, of launches that may ask for sums in the order in which they come.
+/// TileScheduler for launches that may request the atomic merge.
 class AtomicSplitKScheduler : public TileScheduler {
  public:
   using TileScheduler::TileScheduler;
   static constexpr bool kHasAtomics = true;
 };
 
-/// Called by all lanes after their stores. True in all lanes of the warp that arrives last; the counter is then zero
-/// again, and what the others stored can be read. Each counts as kStep, below which the counter has something else.
+/// Arrives at a counter; all lanes of a warp call the function after their stores. Returns true in all lanes of the
+/// warp that arrives last. The counter is then zero again, and the stores of the other warps are visible. Each arrival
+/// adds kStep; a caller uses a kStep above 1 if the low bits of the counter hold another count.
 template <uint32 kStep = 1>
 __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   __syncwarp();
@@ -112,14 +121,14 @@ __device__ __forceinline__ bool last_warp(uint32* counter, int arrivals) {
   return before / kStep == static_cast<uint32>(arrivals) - 1;
 }
 
-/// Where nothing is left to do. Said outright, because ptxas spilled for a wait in begin_atomic_sums that another piece of the
-/// block might follow.
+/// Ends the thread. The explicit exit tells ptxas that no further work tile follows the wait in begin_atomic_sums;
+/// without it ptxas spilled registers.
 [[noreturn]] __device__ __forceinline__ void end_thread() {
   asm volatile("exit;");
   __builtin_unreachable();
 }
 
-/// A float that other blocks have stored or added to: past the L1, as load_other_blocks.
+/// Loads a float that other blocks have stored or added to. The load bypasses the L1, as load_other_blocks does.
 __device__ __forceinline__ float load_sum_of_blocks(const char* src) {
   float value;
   asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(src) : "memory");
@@ -134,12 +143,13 @@ __device__ __forceinline__ void store_or_add(const char* dst, float value, bool 
   }
 }
 
-/// Of a counter of sums that are added in any order: the low half counts warps that have begun, the high half those
-/// that are done.
+/// Layout of an atomic-merge counter: the low half counts warps that have begun, and the high half counts warps that
+/// are done.
 constexpr uint32 kDone = 1u << 16;
 
-/// Called by all lanes before they store or add. True in all lanes of the warp that is first, which stores; in the
-/// others it has done so, and they add. Nobody who waits can keep it from that: it has begun.
+/// Begins an atomic merge; all lanes of a warp call the function before they store or add. Returns true in all lanes of
+/// the first warp, which then stores its sums. All other warps wait until the first warp has stored, and then add. The
+/// wait cannot deadlock, because the first warp is already running and waits for no other warp.
 __device__ __forceinline__ bool begin_atomic_sums(uint32* counter) {
   uint32 before = 0;
   if (lane_index() == 0) {
@@ -152,9 +162,9 @@ __device__ __forceinline__ bool begin_atomic_sums(uint32* counter) {
   return before == 0;
 }
 
-/// sums += parts 0 … count - 1, in order, which are kSplitBytes apart from `src` on. Of each, item j is sums[j / 2][j %
-/// 2] of a warp, 16 bytes of every lane; the loads of kAtOnce parts are in flight together. Lanes load nothing of the
-/// sums i that `has_rows(i)` says no to.
+/// sums += the partial sums of slices 0 … count - 1, in this order. The slices are kSplitBytes apart, from `src` on. In
+/// each slice, item j is sums[j / 2][j % 2] of a warp, with 16 bytes per lane. The loads of kAtOnce slices are in
+/// flight together. Lanes load nothing for sums[i] if `has_rows(i)` is false.
 template <int kAtOnce, int kSplitBytes, int kSums, class HasRows>
 __device__ __forceinline__ void add_splits(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
   constexpr int kItems = 2 * kSums;

@@ -1,5 +1,8 @@
-// Copies of the stages of the W4A16 GEMM without TMA: every thread copies vectors of the words and the activations, and
-// some threads copy scales and zeros.
+// Copies of pipeline stages for the mma.sync GEMM (sm80_w4a16_gemm.cuh), without TMA: every thread copies vectors of
+// words and activations, and some threads copy scales and zeros.
+//
+// plan::Copies chooses between cp.async copies (stage_copies_async.cuh) and copies staged through registers
+// (stage_copies_registers.cuh). Columns, rows and values along k that do not exist are not read; they arrive as zeros.
 #pragma once
 
 #include "plan.cuh"
@@ -14,20 +17,21 @@ namespace cubit {
 
 using plan::Copies;
 
-constexpr int kThreads = plan::kWarps * kWarpSize;  // that share a ring of stages
+constexpr int kThreads = plan::kWarps * kWarpSize;  // threads that share a ring of stages
 constexpr int kWordRowBytes = Format::kWordRowBytes / (gemm_lanes::kBlockColumns / plan::kTileN);
 constexpr int kScaleRowBytes = 2 * plan::kTileN;
 constexpr int kZeroRowBytes = Format::kZeroBytes / (gemm_lanes::kBlockColumns / plan::kTileN);
-constexpr bool kWholeK = plan::kGroup == 0;  // one group
+constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all of k
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
-constexpr bool kFullStages = plan::kGroup == gemm_lanes::kStageK;  // k is a multiple of a stage's
-// With more rows, or beside copies in registers, the next group's loads beside this one's sums would spill, and so
-// would a second way to copy a stage; words by n with 16 rows did with two groups.
+constexpr bool kFullStages = plan::kGroup == gemm_lanes::kStageK;  // every stage is full: k is a multiple of 128
+// True if registers are scarce: with many rows, or with copies staged through registers, the loads of the next group
+// would spill next to the sums of the current group. A second code path for copies would spill as well. Words by n with
+// 16 rows spilled with two groups per stage.
 constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
                                (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
 
-/// Of those that share a ring.
+/// Index of this thread among the threads that share a ring of stages, and the barrier of these threads.
 __device__ __forceinline__ uint32 ring_thread() {
   return kIntraBlockSplitK ? thread_index() % kWarpSize : thread_index();
 }
@@ -39,8 +43,8 @@ __device__ __forceinline__ void sync_ring() {
   }
 }
 
-/// Starts the copies of stages, one after another: every thread takes pieces of the same columns in each. What does not
-/// change from stage to stage is computed once.
+/// Issues the copies of one stage after another. Every thread copies vectors of the same columns in each stage, so
+/// whatever does not change from stage to stage is computed once.
 class StageFetcher {
  public:
   __device__ __forceinline__ StageFetcher(const W4a16GemmArguments& args, const WorkTile& work_tile) : args_(args) {
@@ -84,7 +88,7 @@ class StageFetcher {
     }
   }
 
-  /// The next stage.
+  /// Starts the copies of the next stage, to address `stage`.
   __device__ __forceinline__ void fetch(uint32 stage) {
     if (kFullStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
       fetch_tensors<true>(stage);
@@ -94,7 +98,7 @@ class StageFetcher {
     k_left_ -= gemm_lanes::kStageK;
   }
 
-  /// What fetch has started last, into the stage; where copies are held.
+  /// Stores the vectors of the last fetch() into the stage, if copies are staged through registers.
   __device__ __forceinline__ void store(uint32 stage) const {
 #pragma unroll
     for (int i = 0; i < kWordCopies; ++i) words_held_.store(i, stage + word_at(i));  // access: stores of words
@@ -107,8 +111,8 @@ class StageFetcher {
     if constexpr (kStagedFactors) store_factors(stage + plan::kScalesAt, kStageGroups);
   }
 
-  /// Scales and zeros of the next `count` groups: of 256 columns a warp takes one group's. kAllK: the stage's k's are
-  /// all there.
+  /// Starts the copies of the scales and zeros of the next `count` groups. In a block of 256 columns each warp copies
+  /// one group. kAllK: the stage has all of its values along k.
   template <bool kAllK>
   __device__ __forceinline__ void fetch_factors(uint32 scales, int count) {
     const int own = factor_group();
@@ -129,21 +133,21 @@ class StageFetcher {
   }
 
  private:
-  static constexpr int kWordVectors = kWordRowBytes / plan::kCopyBytes;  // of a row
+  static constexpr int kWordVectors = kWordRowBytes / plan::kCopyBytes;  // vectors per row of words
   static constexpr int kVectorColumns = plan::kTileN / kWordVectors;
   static constexpr int kActivationVectors = gemm_lanes::kActivationBytes / 16;
   static constexpr bool kAllCopyActivations = kThreads <= plan::kTileM * kActivationVectors;
-  static constexpr int kActivationRows =  // that all threads copy at once
-      kAllCopyActivations ? kThreads / kActivationVectors : plan::kTileM;
-  static constexpr int kWordCopies = Format::kWordRows * kWordVectors / kThreads;  // of a thread
+  // Rows of activations that all threads copy with one vector each.
+  static constexpr int kActivationRows = kAllCopyActivations ? kThreads / kActivationVectors : plan::kTileM;
+  static constexpr int kWordCopies = Format::kWordRows * kWordVectors / kThreads;  // copies per thread
   static constexpr int kActivationCopies = plan::kTileM / kActivationRows;
   static constexpr int kZeroCopyBytes = Format::kZeroBytes / kWarpSize;
-  static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Format::kZeroBytes;  // per byte
-  static constexpr int kFactorLanes = plan::kTileN / 8;  // that copy a group's scales and zeros
+  static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Format::kZeroBytes;  // columns per byte of zeros
+  static constexpr int kFactorLanes = plan::kTileN / 8;  // lanes that copy a group's scales and zeros
   static constexpr int kPeriod = Format::kCopyPeriod;
-  static constexpr int kActivationPeriod =  // likewise: rows are swizzled within 8
-      kActivationRows < 8 ? 8 / kActivationRows : 1;
-  static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // registers have constant numbers
+  // Copies of activations after which the swizzle repeats: rows are swizzled within 8.
+  static constexpr int kActivationPeriod = kActivationRows < 8 ? 8 / kActivationRows : 1;
+  static constexpr int kUnrolledCopies = Copies::kHolds ? kWordCopies : 8;  // register indices must be constants
   static_assert(kUnrolledCopies % kPeriod == 0);
   static_assert(kThreads % kWordVectors == 0 && plan::kTileM % kActivationRows == 0);
 
@@ -154,7 +158,7 @@ class StageFetcher {
     return gemm_lanes::copied_vector(i, thread, kThreads, kActivationVectors, 16);
   }
 
-  /// Whose scales and zeros the thread copies, of a stage's groups.
+  /// Group of the stage whose scales and zeros this thread copies, and this thread's index among the lanes that do.
   static __device__ __forceinline__ int factor_group() {
     return kIntraBlockSplitK ? lane_index() / kFactorLanes : warp_index();
   }
@@ -162,7 +166,7 @@ class StageFetcher {
     return kIntraBlockSplitK ? lane_index() % kFactorLanes : lane_index();
   }
 
-  /// Where copy i of words goes in a stage, and of activations.
+  /// Offset in a stage of copy i of words, and of copy i of activations.
   __device__ __forceinline__ uint32 word_at(int i) const {
     const gemm_lanes::Place at = word_vector(i, 0);
     const gemm_lanes::Place first = word_vector(i % kPeriod, 0);
@@ -193,7 +197,7 @@ class StageFetcher {
     }
   }
 
-  /// Of 8 rows eight warps would have more threads than pieces.
+  /// Returns true if this thread copies activations. A tile of 8 rows has fewer vectors than eight warps have threads.
   static __device__ __forceinline__ bool copies_activations() {
     return kAllCopyActivations || ring_thread() < plan::kTileM * kActivationVectors;
   }
@@ -212,17 +216,20 @@ class StageFetcher {
   }
 
   const W4a16GemmArguments& args_;
-  const char* words_;        // the thread's first piece of the next stage
-  const char* activations_;  // likewise
-  const char* scales_;       // of the warp's group in it, the lane's; and zeros
-  const char* zeros_;
-  uint32 words_at_[kPeriod];  // in a stage, of the first pieces: a swizzle may have the bits between them
+  const char* words_;        // source of the thread's first vector of words in the next stage
+  const char* activations_;  // source of the thread's first vector of activations in the next stage
+  const char* scales_;       // source of the lane's scales in the next stage
+  const char* zeros_;        // source of the lane's zeros in the next stage
+  // Offsets in a stage of the thread's first vectors, one for each copy of a swizzle period (Format::kCopyPeriod):
+  // within a period the distances between vectors depend on the thread.
+  uint32 words_at_[kPeriod];
   uint32 activations_at_[kActivationPeriod];
-  uint32 scales_at_;  // from a stage's scales on; and zeros
+  // Offsets from the beginning of a stage's scales.
+  uint32 scales_at_;
   uint32 zeros_at_;
-  int k_left_;        // from the next stage on
-  int activation_k_;  // of the thread's pieces of activations
-  int rows_;          // from the thread's first on
+  int k_left_;        // values along k from the next stage on
+  int activation_k_;  // offset along k of the thread's vectors of activations
+  int rows_;          // rows from the thread's first row on
   bool has_words_;
   bool has_factors_;
   Copies::Pieces<plan::kCopyBytes, kWordCopies> words_held_;

@@ -1,14 +1,19 @@
-// What the families of the W4A16 GEMM share around their loops: which columns a block has, and the way from the warps'
-// sums to the output: the merge of parts of k, and the epilogue.
+// Common code of the W4A16 GEMM kernels around their main loops: the columns of a block, the merge of split-K partial
+// sums, and the call of the epilogue.
 //
-// Warp w has the columns of kWarpStrips strips of 32 and all rows; its sums are accumulators of mma.m16n8k16, whose M
-// is the columns: a lane has four columns of a strip and two rows of 8. Gated, the warps of the block's second half
-// have the columns args.n / 2 further on than those of the first.
+// Columns and rows: columns are output features n and rows are tokens m. The weights are the A operand of mma.m16n8k16,
+// so columns are the M of the instruction. Warp w has all rows of kWarpStrips strips of 32 columns. A lane has four
+// columns of a strip and two of each 8 rows. With a gated epilogue, the warps of the block's first half have gate
+// columns, and the warps of the second half have up-projection columns, which begin args.n / 2 further on.
 //
-// Parts of k: every warp stores its accumulators; of the warps that have the same columns and rows the last at their
-// counter adds all in order of their part, so the result does not depend on who was last, and sets the counter back to
-// zero. Of teams, whose parts meet in their block first: see merge_warps and merge_fragment. In any order where that is
-// asked for: see merge_atomically.
+// Merges of partial sums:
+// - Split-K: every warp stores its accumulators. Among the warps with the same columns and rows, the last to arrive at
+//   their counter adds all slices in order and sets the counter back to zero. The result does not depend on which warp
+//   is last. See merge_splits.
+// - Intra-block split-K: the warps of a block add their sums in shared memory first. See merge_warps and
+//   merge_fragment.
+// - Batch-invariant split-K: one block adds all slices of a tile in order. See add_previous_splits.
+// - Atomic merge: sums are added in order of arrival if the launch requests it. See merge_atomically.
 #pragma once
 
 #include "plan.cuh"
@@ -25,29 +30,33 @@ using Format = plan::Format;
 using plan::Element;
 
 constexpr int kBlockStrips = plan::kTileN / gemm_lanes::kStripColumns;
-constexpr int kWarpStrips = kBlockStrips / plan::kWarps;  // of columns, per warp
-constexpr int kRowTiles = plan::kTileM / 8;               // of 8 rows
+constexpr int kWarpStrips = kBlockStrips / plan::kWarps;  // strips of 32 columns per warp
+constexpr int kRowTiles = plan::kTileM / 8;               // blocks of 8 rows
 static_assert(kWarpStrips * plan::kWarps == kBlockStrips && kRowTiles * 8 == plan::kTileM);
 constexpr bool kIntraBlockSplitK =
-    plan::kTeams > 1;  // whose warps have parts of k of the same columns: see intra_block_split_k.cuh
+    // True if the warps of a block have the same columns and different slices of k: see intra_block_split_k.cuh.
+    plan::kTeams > 1;
 static_assert(!kIntraBlockSplitK || plan::kWarps == 1);
 
-/// Accumulators of 8 rows of a strip, [tile][element of the product's], and all of a warp.
+/// RowSums: accumulators of 8 rows of a strip, [tile of 16 columns][element of the mma accumulator]. Sums: all
+/// accumulators of a warp.
 using RowSums = float[2][4];
 using Sums = RowSums[kWarpStrips][kRowTiles];
 
 constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
 constexpr int kGateWarps =
-    kIntraBlockSplitK ? 1 : plan::kWarps / 2;  // gated: of a warp with gates and the one with what they are for
-// In flight together when parts are merged: sums of 8 rows of a strip, and parts of each.
+    // With a gated epilogue: number of warps with gate columns. Warp w + kGateWarps has the matching up-projection
+    // columns.
+    kIntraBlockSplitK ? 1 : plan::kWarps / 2;
+// Number of RowSums that a warp merges together, and number of slices whose loads of them are in flight together.
 constexpr int kMergedTiles = plan::kMergedTiles;
 constexpr int kAddedSplits = kMergedTiles > 2 ? 4 : 8;
 static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
 
-/// The number of the warp among those that have different columns.
+/// Index of the warp's columns: warps with the same columns have the same index.
 __device__ __forceinline__ int column_warp() { return kIntraBlockSplitK ? 0 : warp_index(); }
 
-/// The column of the weights at a place of the block's, or -1 where there is none.
+/// Column of the weights at offset `place` of the block's columns, or -1 if the weights have no such column.
 __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
   const int block = column_tile * plan::kTileN;
   if constexpr (plan::Epilogue::kGated) {
@@ -59,18 +68,18 @@ __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int
   }
 }
 
-/// The first of the lane's columns in a strip of the block.
+/// First of the lane's four columns in a strip of the block, or -1.
 __device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
   return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
 }
 
-/// A barrier of the warps that compute: a family may have others.
+/// Barrier of the consumer warps alone, because a kernel may have producer warps.
 __device__ __forceinline__ void sync_warps() {
   asm volatile("bar.sync 1, %0;" ::"n"(plan::kTeams * plan::kWarps * kWarpSize) : "memory");
 }
 
-/// The 8 rows number `row_block` of a piece's tile in a strip, four neighbouring columns per store. Gated, `sums` are
-/// of gates and `ups` of what they are for.
+/// Stores output rows 8 · row_block … 8 · row_block + 7 of a strip, four neighbouring columns per store. With a gated
+/// epilogue, `sums` are gate columns and `up_sums` are the matching up-projection columns.
 __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const WorkTile& work_tile, int strip,
                                            int row_block, RowSums& sums, RowSums& up_sums) {
   const int row = work_tile.row_tile * plan::kTileM + 8 * row_block;
@@ -87,14 +96,15 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const
   }
 }
 
-/// Of a piece that is all of k. Gated, the warps of the second 128 columns hand their sums to those of the first, in
-/// shared memory that nothing else uses once all warps are here.
+/// Stores the output of a tile whose sums are complete. With a gated epilogue, the warps with up-projection columns
+/// hand their sums to the warps with gate columns, through shared memory. Nothing else uses that memory once all warps
+/// have arrived here.
 __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                              Sums& sums) {
   const int warp = warp_index();
   const uint32 up_sums_at = shared + warp % kGateWarps * kWarpSumsBytes + 16 * lane_index();
   if constexpr (plan::Epilogue::kGated) {
-    sync_warps();  // nobody still reads what was there
+    sync_warps();  // no warp reads the previous contents any more
     if (warp >= kGateWarps) {
 #pragma unroll
       for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
@@ -117,8 +127,9 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, con
   }
 }
 
-/// Stores the warp's sums; the last of the warps that have the same columns, or gated the columns of the same pair,
-/// adds those of all parts and stores the output.
+/// Stores the warp's partial sums of a slice. The last warp to arrive, among the warps with the same columns (with a
+/// gated epilogue, the warps with the gate columns and the matching up-projection columns), adds the sums of all slices
+/// and stores the output.
 __device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                              const Sums& sums) {
   constexpr int kSplitBytes = plan::kWarps * kWarpSumsBytes;
@@ -155,11 +166,12 @@ __device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, con
   }
 }
 
-/// The same in the order in which parts come, of the only piece that a block has. A tile has one place for its sums, of
-/// each warp [accumulator][lane]; of counters one for each warp, gated behind them one for each pair.
+/// Merges partial sums in order of arrival. The block must have no other work tile. A tile has one place for its sums,
+/// per warp [accumulator][lane], and one counter per warp. With a gated epilogue these counters are followed by one
+/// counter per pair of gate and up-projection warps.
 __device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                  const Sums& sums) {
-  constexpr int kValues = 8 * kWarpStrips * kRowTiles;  // of a lane
+  constexpr int kValues = 8 * kWarpStrips * kRowTiles;  // values per lane
   constexpr int kValueBytes = 4 * kWarpSize;
   constexpr bool kGated = plan::Epilogue::kGated;
   const int64 tile = work_tile.column_tile * static_cast<int64>(args.row_tiles) + work_tile.row_tile;
@@ -196,8 +208,8 @@ __device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args,
   }
 }
 
-/// Adds the sums of the parts before a piece to its own, in order as add_splits does; but for the last part they are
-/// kept for the next one, where only the thread itself reads them.
+/// Adds the sums of the previous slices to the sums of this slice, in the same order as add_splits. Unless this slice
+/// is the last, the total is kept for the next slice; only the thread itself reads it.
 __device__ __forceinline__ void add_previous_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                     Sums& sums) {
   constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
@@ -228,7 +240,8 @@ __device__ __forceinline__ void add_previous_splits(const W4a16GemmArguments& ar
   }
 }
 
-/// sums += those of all teams, in order, which the warps of a block have stored from `src` on.
+/// sums += the partial sums of all warps of the block, in the order of the warps. The sums lie in shared memory from
+/// `src` on.
 __device__ __forceinline__ void add_warps(RowSums& sums, uint32 src) {
 #pragma unroll
   for (int warp = 0; warp < plan::kTeams; ++warp) {
@@ -243,11 +256,13 @@ __device__ __forceinline__ void add_warps(RowSums& sums, uint32 src) {
 }
 
 constexpr int kOutputFragments =
-    kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);  // 8 rows of a strip of the output
-constexpr int kFragmentBytes = 2 * 16 * kWarpSize;               // sums of 8 rows of a strip
+    // Number of output fragments of a block; a fragment is 8 rows of a strip.
+    kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
+constexpr int kFragmentBytes = 2 * 16 * kWarpSize;  // sums of one fragment
 
-/// Stores a block's sums of one item, gated those of its ups as well; true in the last of the warps that have the same
-/// item of other parts of k, and the sums are then those of all parts.
+/// Stores the block's sums of one output fragment; with a gated epilogue, those of its up-projection columns as well.
+/// Returns true in the last warp to arrive among the warps with the same fragment of other slices of k. `sums` then
+/// hold the total of all slices.
 __device__ __forceinline__ bool merge_fragment(const W4a16GemmArguments& args, const WorkTile& work_tile, int fragment,
                                                RowSums (&sums)[1], RowSums (&up_sums)[1]) {
   constexpr int kAtOnce = 8;
@@ -278,20 +293,21 @@ __device__ __forceinline__ bool merge_fragment(const W4a16GemmArguments& args, c
   return true;
 }
 
-/// Adds the sums of a block's teams, which meet on `shared`, and stores the output. kApart: no stage was there.
-/// kHasSplits: of a piece that is not all of k the last block to arrive does.
+/// Adds the partial sums of a block's warps, which the warps exchange at address `shared`, and stores the output.
+/// kApart: the sums do not overwrite pipeline stages. kHasSplits: a tile may be divided among blocks as well, and the
+/// last block to arrive then stores the output.
 template <bool kApart, bool kHasSplits>
 __device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                             const Sums& sums) {
   const uint32 lane_at = shared + 16 * lane_index();
-  if constexpr (!kApart) sync_warps();  // nobody still reads a stage
+  if constexpr (!kApart) sync_warps();  // no warp reads a stage any more
 #pragma unroll
   for (int i = 0; i < 2 * kWarpStrips * kRowTiles; ++i) {
     const float(&sum)[4] = sums[i / 2 / kRowTiles][i / 2 % kRowTiles][i % 2];
     store_shared(lane_at + warp_index() * kWarpSumsBytes + 16 * kWarpSize * i,
                  make_float4(sum[0], sum[1], sum[2], sum[3]));
   }
-  sync_warps();  // all sums are there
+  sync_warps();  // all sums are stored
 #pragma unroll 1
   for (int fragment = warp_index(); fragment < kOutputFragments; fragment += plan::kTeams) {
     RowSums total[1] = {};
@@ -306,7 +322,8 @@ __device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, cons
   }
 }
 
-/// What becomes of a piece's sums. `shared`: for store_output.
+/// Merges the sums of a work tile as the schedule requires and stores the output. `shared` is the address that
+/// store_output may overwrite.
 template <class Scheduler>
 __device__ __forceinline__ void finish_work_tile(const W4a16GemmArguments& args, const Scheduler& scheduler,
                                                  const WorkTile& work_tile, uint32 shared, Sums& sums) {

@@ -1,83 +1,89 @@
-// Which byte of a stage each lane touches: one statement, used by the kernels and by the plan's proofs
-// (ops/w4a16_gemm/accesses.cpp). The block's columns are strips of 32;
-// a warp has one or two of them, a lane four columns of each.
+// Byte offsets in a pipeline stage that each lane accesses in the W4A16 GEMM. The kernels and the proofs of bank
+// conflicts in the plan use the same functions.
 //
-// "By k" are formats whose words hold 8 neighbours along k of one column (gptq), "by n" those whose words hold 8
-// neighbouring columns of one k (awq). Of weights of 8 bits, by k, words hold 4 neighbours.
+// A block's columns are divided into strips of 32. A warp has one or two strips, or all strips of a narrow block, and a
+// lane has four columns of each.
+//
+// "By k" are formats whose words hold 8 neighbouring values along k of one column (gptq). "By n" are formats whose
+// words hold 8 neighbouring columns of one k (awq). Words of 8-bit weights hold 4 neighbouring values along k.
 #pragma once
 
 #include "core/shared_code.h"
 
 namespace cubit::gemm_lanes {
 
-inline constexpr int kStageK = 128;        ///< of a stage
-inline constexpr int kChunkK = 64;         ///< of activations, in which they are put in order
-inline constexpr int kStepK = 32;          ///< of a step, which is two products of the tensor cores
-inline constexpr int kBlockColumns = 256;  ///< of the weights
-inline constexpr int kStripColumns = 32;   ///< of a strip
+inline constexpr int kStageK = 128;        ///< values along k per stage
+inline constexpr int kChunkK = 64;         ///< values along k per chunk of activations, the unit of reordering
+inline constexpr int kStepK = 32;          ///< values along k per step, which is two mma instructions
+inline constexpr int kBlockColumns = 256;  ///< columns of the weights per block
+inline constexpr int kStripColumns = 32;   ///< columns per strip
 inline constexpr int kStrips = kBlockColumns / kStripColumns;
-inline constexpr int kActivationBytes = 2 * kStageK;   ///< of a row
-inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< of a group
-inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< of a group; of bytes kBlockColumns
-inline constexpr int kStageBarrierBytes = 3 * 8;       ///< family sm90: a stage has arrived, is empty, is full
-inline constexpr int kClusterBarrierBytes =
-    9 * 8;  ///< family sm90, pairs: stages are free, what each warp is sent has come
+inline constexpr int kActivationBytes = 2 * kStageK;   ///< bytes per row of activations
+inline constexpr int kScaleBytes = 2 * kBlockColumns;  ///< bytes per group
+inline constexpr int kZeroBytes = kBlockColumns / 2;   ///< bytes per group; kBlockColumns if zeros are bytes
+/// Bytes of a stage's mbarriers `arrived`, `empty` and `full` in family sm90.
+inline constexpr int kStageBarrierBytes = 3 * 8;
+/// Bytes of a block's mbarriers for cluster split-K: `free`, and `sent` for each of eight warps.
+inline constexpr int kClusterBarrierBytes = 9 * 8;
 
 struct Place {
   int row;
   int byte;
 };
 
-/// Copies: what a thread takes with the i-th copy of a tile whose rows are `pieces` copies. Its column stays the same.
+/// Vector that a thread copies in its i-th copy of a tile whose rows have `vectors` vectors. All vectors of a thread
+/// have the same byte offset in their rows.
 CUBIT_SHARED_CODE Place copied_vector(int i, int thread, int threads, int vectors, int copy_bytes) {
   return {i * (threads / vectors) + thread / vectors, thread % vectors * copy_bytes};
 }
 
-/// By k: 8 k's of each of four neighbouring columns.
+/// By k: words of four neighbouring columns, each with 8 values along k.
 CUBIT_SHARED_CODE Place words_by_k(int lane, int strip, int step) {
   return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, in family sm90: every second of 8 rows, so that the swizzle of a tensor map puts those of two neighbouring
-/// rows of lanes into different banks; not where groups are of 4 rows.
+/// By k, in family sm90: with `spread`, a step has every second of 8 rows. The TMA swizzle then puts the words of
+/// neighbouring lanes into different banks. Quantisation groups of 32 do not allow this, because such a group has only
+/// 4 rows of words.
 CUBIT_SHARED_CODE Place copied_words_by_k(int lane, int strip, int step, bool spread) {
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, weights of 8 bits: in two halves, 4 k's of each of four neighbouring columns.
+/// By k, 8-bit weights: words of four neighbouring columns, each with 4 values along k, for one half of the lane's 8
+/// values.
 CUBIT_SHARED_CODE Place byte_words_by_k(int lane, int strip, int step, int half) {
   return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By n, ldmatrix.x4.trans of a step's 32 k's.
+/// By n: row address of ldmatrix.x4.trans for a step's 32 values along k.
 CUBIT_SHARED_CODE Place words_by_n(int lane, int strip, int step) { return {32 * step + lane, 16 * strip}; }
 
-/// By k: the 8 activations of a row that meet the lane's words.
+/// By k: the 8 activations of a row that are multiplied with the lane's words.
 CUBIT_SHARED_CODE Place activations_by_k(int lane, int tile, int step) {
   return {8 * tile + lane / 4, 64 * step + 16 * (lane % 4)};
 }
 
-/// The same that meet words by copied_words_by_k.
+/// By k, in family sm90: the 8 activations of a row that are multiplied with words at copied_words_by_k.
 CUBIT_SHARED_CODE Place copied_activations_by_k(int lane, int tile, int step, bool spread) {
   return {8 * tile + lane / 4, 16 * copied_words_by_k(lane, 0, step, spread).row};
 }
 
-/// By n, ldmatrix.x4 of 8 rows: four times 8 k's.
+/// By n: row address of ldmatrix.x4 for 8 rows of activations and four times 8 values along k.
 CUBIT_SHARED_CODE Place activations_by_n(int lane, int tile, int step) {
   return {8 * tile + lane % 8, 64 * step + 16 * (lane / 8)};
 }
 
-/// By k: scales of four neighbouring columns; by n: of the 8 columns of a word.
+/// By k: scales of four neighbouring columns. By n: scales of the 8 columns of a word.
 CUBIT_SHARED_CODE Place scales_by_k(int lane, int strip, int group) { return {group, 64 * strip + 8 * (lane / 4)}; }
 CUBIT_SHARED_CODE Place scales_by_n(int lane, int strip, int group) { return {group, 64 * strip + 16 * (lane / 8)}; }
 
-/// The word of zeros of 8 columns; lanes r use its half r % 2.
+/// Word with the zeros of 8 columns. Lanes 4r … 4r + 3 use half r % 2 of the word.
 CUBIT_SHARED_CODE Place zeros(int lane, int strip, int group) { return {group, 16 * strip + 4 * (lane / 8)}; }
 
-/// The word of zeros of the lane's four columns, which are bytes.
+/// Word with the zeros of the lane's four columns, stored as bytes.
 CUBIT_SHARED_CODE Place byte_zeros(int lane, int strip, int group) { return {group, 32 * strip + 4 * (lane / 4)}; }
 
-/// The first of the four neighbouring columns that a lane has of a strip, once they are in order.
+/// First of the four neighbouring columns of a strip that a lane has after Format::arrange().
 CUBIT_SHARED_CODE int first_column(int lane) { return 4 * (lane / 4); }
 
 }  // namespace cubit::gemm_lanes
