@@ -1,10 +1,11 @@
-// Words by k whose k's have groups of their own (activation order): g_idx[k] names the group of each k.
+// Dequantisation with activation order (act-order): g_idx[k] names the quantisation group of each k.
 //
-// Neighbours along k share neither scale nor zero, so nothing can wait for the end of a group: every weight becomes the
-// sum of two numbers of the element's type before its product (one alone would cost as much as the output's rounding):
-// in fp16 nothing beyond 65504.
-// Scales and zeros are read where they lie; a block's many k's share the lines of few groups, which the L1 and the L2
-// keep. Several times slower than without the order.
+// Neighbouring weights along k share neither scale nor zero, so no scaling can wait for the end of a group. Every
+// weight is dequantised before its product, as the sum of two numbers of the element's type. A single number would cost
+// as much accuracy as rounding the output does. In fp16, no weight may exceed 65504.
+//
+// Scales and zeros are read from global memory. The many values along k of a block share the cache lines of few groups,
+// which stay in the L1 and the L2. A GEMM with activation order is several times slower than one without.
 #pragma once
 
 #include "core/copies.cuh"
@@ -13,8 +14,8 @@
 
 namespace cubit {
 
-/// The groups of the 8 k's of a row of words; of rows that do not exist the first group. What is no group is the last
-/// one.
+/// Loads the groups of the 8 values along k of a row of words. Rows that do not exist get group 0. Indices beyond the
+/// last group become the last group.
 __device__ __forceinline__ void load_groups(int (&groups)[8], const W4a16GemmArguments& args, int row, int count) {
   uint32 words[8] = {};
   if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
@@ -22,7 +23,7 @@ __device__ __forceinline__ void load_groups(int (&groups)[8], const W4a16GemmArg
   for (int i = 0; i < 8; ++i) groups[i] = static_cast<int>(min(words[i], static_cast<uint32>(count - 1)));
 }
 
-/// Factors of four neighbouring columns in one group.
+/// Factors (scales and zeros) of four neighbouring columns in one group.
 struct OrderedFactors {
   float scale[4];
   float zero[4];
@@ -44,8 +45,8 @@ struct OrderedFactors {
   }
 };
 
-/// The 8 numbers of four neighbouring columns as two terms of operands: dst[term][column][j], whose pairs are numbers
-/// (j, j + 4) of nibbles, (2j, 2j + 1) of bytes, as the format's activations.
+/// Dequantises the 8 weights of four neighbouring columns into two terms of mma operands: dst[term][column][j]. As in
+/// the format's activations, pair j holds weights (j, j + 4) of 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
 template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
                                            const W4a16GemmArguments& args, const int (&groups)[8], int column) {

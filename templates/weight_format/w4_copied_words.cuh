@@ -1,21 +1,28 @@
-// Number formats of 4-bit weights for family sm90, where the tensor cores read the other operand from shared memory:
-// somebody must put the activations' pairs into the order that words want, in each block or once per launch.
+// Number formats of 4-bit weights for family sm90, whose stages are filled by TMA box copies.
 //
-// By k (w4_words_by_k.cuh) lane (r, c) takes the words of rows 2c and 2c + 1 of eight: the one in an even step of 32
-// k's, the other in the next. So position 2c + h of product p of step s is k = 8 (2c + s % 2) + 2p + 4h of the 64 k's
-// of the two steps, and position 8 + 2c + h is one k further. Without kSpread a step's rows are neighbours: k = 8 (4 (s
-// % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh) k's are in order.
+// With wgmma, the tensor cores read the activations from shared memory. Packed words by k need their activations in
+// another order along k, so either each block or the whole launch once reorders the activations.
 //
-// Interface of such a format: kWordRows, kWordK, load_zeros, load_scales, arrange as there, places(strip), and
-//   kBoxColumns                    columns of one box of words, where a block has 256
-//   kNeedsReorder              by reorder_in_shared(tile, row, byte): 64 k's of a row, in place
-//   vector_of_lane, reorder_in_registers     the same in registers, of eight lanes
-//   Words<kSteps>, load_words(words, stage, places, first)    kSteps times 32 k's, both tiles
-//   operand(a, words, step, tile, zeros)                      of 16 k's
-// and where a warp has all columns of a block of few, and takes activations as they have been copied:
-//   TeamPlaces, narrow_places()      where a lane's words of the first strip and activations of the first rows begin
-//   load_narrow_words(words, lane's words, strip, step)
-//   load_narrow_activations<kAgain>(b, lane's activations, tile, step)   kAgain: not from registers
+// Order by k (w4_words_by_k.cuh): lane (r, c) takes the words of rows 2c and 2c + 1 of eight rows, the first one in an
+// even step of 32 values along k and the second one in the next step. Position 2c + h of product p of step s therefore
+// is k = 8 (2c + s % 2) + 2p + 4h of the 64 values of both steps, and position 8 + 2c + h is one k further. Without
+// kSpread the rows of a step are neighbours: k = 8 (4 (s % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh), values along k
+// keep their order.
+//
+// Interface of these formats: kWordRows, kWordK, load_zeros, load_scales and arrange as in w4_words_by_k.cuh;
+// places(strip); and
+//   kBoxColumns                      columns per TMA box of words, in a block of 256 columns
+//   kNeedsReorder                    whether wgmma needs reordered activations
+//   reorder_in_shared(tile, row, byte)          reorders 64 values along k of a row, in place
+//   vector_of_lane, reorder_in_registers        the same in the registers of eight lanes
+//   Words<kSteps>, load_words(words, stage, places, first)     words of kSteps steps, for both tiles of 16 columns
+//   operand(a, words, step, tile, zeros)        the A operand of 16 values along k
+//
+// Narrow blocks (sm90_w4a16_gemm_narrow.cuh) use mma.sync. A warp has all columns of the block and reads the
+// activations as the copies leave them:
+//   NarrowPlaces, narrow_places()    offsets of a lane's words of strip 0 and activations of the first 8 rows
+//   load_narrow_words(words, address of the lane's words, strip, step)
+//   load_narrow_activations<kAgain>(b, address of the lane's activations, tile, step)
 #pragma once
 
 #include "core/copies.cuh"
@@ -27,8 +34,8 @@
 
 namespace cubit {
 
-/// For a warp that has all strips of a block and takes activations itself: where a lane's words of the first strip
-/// begin, and the first rows of activations; of even steps alone, because registers are few.
+/// Offsets for a warp that has all strips of a narrow block: a lane's words of strip 0 and its activations of the first
+/// 8 rows. The offsets are those of even steps only, because registers are scarce.
 template <class Base>
 struct NarrowPlaces : Base::FactorPlaces {
   uint32 words;
@@ -43,12 +50,12 @@ struct NarrowPlaces : Base::FactorPlaces {
   }
 };
 
-/// The words of some steps of 32 k's.
+/// Words of kCount steps of 32 values along k.
 template <class Base, int kCount>
 struct StepWords {
   typename Base::Weights of[kCount];
 
-  /// The A operand of tile `tile` and 16 k's.
+  /// The A operand of 16 columns (tile `tile`) and 16 values along k.
   __device__ __forceinline__ void operand(uint32 (&a)[4], int step, int tile, const GroupZeros& zeros) const {
     const typename Base::Weights& weights = of[step / 2];
     if (tile == 0) {
@@ -69,7 +76,8 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   static constexpr int kBoxColumns = gemm_lanes::kStripColumns;
   static constexpr bool kNeedsReorder = true;
 
-  /// Of even and odd steps: the swizzle has the bit between them.
+  /// Offsets of words in even and odd steps. Two offsets are needed, because the swizzle changes an address bit between
+  /// them.
   struct Places : Base::FactorPlaces {
     uint32 words;
     uint32 odd_words;
@@ -92,7 +100,7 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     return NarrowPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
-  /// The words of a strip, from where those of strip 0 are in shared memory.
+  /// Loads the words of a strip; `lane_words` is the shared-memory address of the lane's words of strip 0.
   static __device__ __forceinline__ void load_narrow_words(Words<1>& words, uint32 lane_words, int strip, int step) {
     const auto at = [](int s, int i) {
       const gemm_lanes::Place place = gemm_lanes::copied_words_by_k(0, s, i, kSpread);
@@ -102,8 +110,9 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     load_shared(words.of[0].words, own + at(strip, step - step % 2));  // access: loads of words
   }
 
-  /// The B operands of 8 rows and a step's two products, from where those of the first rows are. kAgain: the compiler
-  /// must not keep them in registers instead, where they have been loaded before.
+  /// Loads the B operands of 8 rows for both products of a step; `lane_activations` is the address of the lane's
+  /// activations of the first 8 rows. kAgain: the load is repeated, although the compiler could keep the values of an
+  /// earlier load in registers.
   template <bool kAgain>
   static __device__ __forceinline__ void load_narrow_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
                                                                  int step) {
@@ -134,13 +143,13 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     }
   }
 
-  /// Which of the eight pieces of 8 k's in 64 a lane (·, c) takes in an even and in an odd step.
+  /// Index of the 16-byte vector (8 of 64 values along k) that lane (·, c) takes in an even and in an odd step.
   static constexpr __device__ __forceinline__ int vector(int c, int odd) { return kSpread ? 2 * c + odd : 4 * odd + c; }
 
-  /// 64 k's of a row of activations, from `byte` on, to where the products find them. `tile`: of activations, in shared
-  /// memory.
+  /// Reorders 64 values along k of a row of activations, from `byte` on, in place. `tile` is the address of the
+  /// activations in shared memory.
   static __device__ __forceinline__ void reorder_in_shared(uint32 tile, int row, int byte) {
-    uint32 vectors[8][4];  // of 8 k's
+    uint32 vectors[8][4];  // vectors of 8 values along k
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       load_shared(vectors[i], tile + kActivationsAt(row, byte + 16 * i));  // access: loads of activations
@@ -150,7 +159,7 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
       Base::pick_pairs(vectors[i], words);
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {  // of step i / 4, pairs i % 4 and i % 4 + 4 of each lane's piece
+    for (int i = 0; i < 8; ++i) {  // vector i: step i / 4, pairs i % 4 and i % 4 + 4 of each source vector
       uint32 pairs[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) pairs[c] = vectors[vector(c, i / 4)][i % 4];
@@ -158,15 +167,16 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     }
   }
 
-  /// Eight lanes have a chunk: lane l first the 8 k's of this piece, then 16 bytes from 16 l on.
+  /// Eight lanes reorder a chunk of 64 values along k in registers. Lane l begins with the vector of this index and
+  /// ends with the 16 bytes from byte 16 l of the reordered chunk on. All lanes of the warp call reorder_in_registers,
+  /// which transposes 4 x 4 pairs among four lanes.
   static __device__ __forceinline__ int vector_of_lane(int lane) { return vector(lane % 4, lane / 4 % 2); }
-  /// Those 16 bytes of the chunk in order, from the lane's piece: 4 x 4 pairs, transposed among four lanes. By all
-  /// lanes of the warp.
+  /// Turns the lane's vector `own` into the lane's 16 bytes of the reordered chunk; see vector_of_lane.
   static __device__ __forceinline__ void reorder_in_registers(uint32 (&pairs)[4], const uint32 (&own)[4]) {
-    Base::pick_pairs(pairs, own);  // pair i is wanted by lane i of the piece's four
+    Base::pick_pairs(pairs, own);  // pair i belongs to lane i of the four lanes
 #pragma unroll
     for (int bit = 1; bit <= 2; bit *= 2) {
-      // Bits, not a condition, of which the compiler makes two ways with a shuffle each.
+      // A bit mask instead of a condition: from a condition the compiler makes two branches with a shuffle in each.
       const uint32 is_upper = settled((lane_index() & bit) != 0 ? ~0u : 0u);
       const auto select = [&](uint32 of_upper, uint32 of_lower) {
         return (of_upper & is_upper) | (of_lower & ~is_upper);
@@ -204,8 +214,9 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
     return NarrowPlaces::of(kWordsAt(word.row, word.byte), kActivationsAt(activation.row, activation.byte));
   }
 
-  /// The words of a strip, from where those of strip 0 are in shared memory. A strip is a chunk of 16 bytes of a row:
-  /// where chunks are swizzled its number within a part is xor'ed, not added.
+  /// Loads the words of a strip; `lane_words` is the shared-memory address of the lane's words of strip 0. A strip is a
+  /// 16-byte chunk of a row. If chunks are swizzled, the number of the chunk within its part of the row is xor-ed into
+  /// the address instead of added.
   static __device__ __forceinline__ void load_narrow_words(Words<1>& words, uint32 lane_words, int strip, int step) {
     constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);  // row 7 has every bit that is xor'ed
     constexpr int kChunks = kIsSwizzled ? 0x30 : 0;                     // of parts of up to 64 bytes
@@ -216,8 +227,9 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
     load_matrices_transposed(words.of[0].matrices, row);  // access: ldmatrix.x4.trans of words
   }
 
-  /// The B operands of 8 rows and a step's two products, from where those of the first rows are: always loaded again,
-  /// for the compiler repeats an ldmatrix and makes no two of them one.
+  /// Loads the B operands of 8 rows for both products of a step; `lane_activations` is the address of the lane's
+  /// activations of the first 8 rows. The load is always repeated, because the compiler never merges two ldmatrix
+  /// instructions.
   template <bool /*kAgain*/>
   static __device__ __forceinline__ void load_narrow_activations(uint32 (&b)[4], uint32 lane_activations, int tile,
                                                                  int step) {

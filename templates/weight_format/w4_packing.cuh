@@ -1,13 +1,14 @@
-// How a checkpoint's words hold 4-bit weights and zeros, for a thread that has eight k's of eight n's: a word per n.
+// Layouts of packed 4-bit weights and zeros in a checkpoint, for a thread that has 8 values along k of 8 columns n.
 //
 // Interface of a packing:
-//   store(qweight, words, n, first_n, first_k)  stores the 64 weights; words[i]: those of first_n + i, first_k in the
-//                                               low nibble
-//   zeros(zeros)                                a word of eight zeros of neighbouring n's, each 0 … 15
+//   store(qweight, words, n, first_n, first_k)  stores the 64 weights; words[i] holds those of column first_n + i, with
+//                                               first_k in the low nibble
+//   zeros(zeros)                                packs the zeros of eight neighbouring columns, each 0 … 15, into a word
 //
-//   PackedByK  word (k / 8, n): nibble j is k = 8i + j                     the words as they are, a sector per thread
-//   PackedByN  word (k, n / 8): nibble j is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7      an 8 x 8
-//              transposition
+// Packings:
+//   PackedByK  word (k / 8, n): nibble j is k = 8i + j. The thread stores the words as they are, one 32-byte sector.
+//   PackedByN  word (k, n / 8): nibble j is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7. The thread first
+//              transposes 8 x 8 nibbles.
 #pragma once
 
 #include "core/types.cuh"
@@ -52,7 +53,8 @@ struct PackedByN {
   }
 
  private:
-  /// Nibble j of word i becomes nibble i of word j: halves change places, then bytes, then nibbles.
+  /// Transposes 8 x 8 nibbles: nibble j of word i becomes nibble i of word j. Halves are exchanged first, then bytes,
+  /// then nibbles.
   static __device__ __forceinline__ void transpose(uint32 (&words)[8]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) exchange(words[i], words[i + 4], 0x5410u, 0x7632u);

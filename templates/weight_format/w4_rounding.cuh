@@ -1,14 +1,15 @@
-// Rounding to nearest of one group of weights to 4 bits: what its scale and zero are, and eight of its weights as a
-// word.
+// Rounding of weights to 4 bits: a quantisation group's scale and zero, and eight rounded weights as a word.
 //
-// Interface of a fit: fit(lowest, highest) -> W4Factors, of a group's least and largest weight, zero among them. The
-// scale is the fp16 number that is stored, from 2^-24 to 65504.
+// Interface of a fit: fit(lowest, highest) -> W4Factors, from the smallest and the largest weight of a group; zero
+// counts as one of the weights. The scale is the fp16 number that is stored, from 2^-24 to 65504.
 //
-//   AsymmetricFit  scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale), from kLeastZero to 15. Where a
-//                  zero of 0 cannot be stored (kLeastZero = 1), lowest is at most -highest · float(1 / 14)
+//   AsymmetricFit  scale = fp16((highest - lowest) / 15), zero = round(-lowest / scale), from kLeastZero to 15. If a
+//                  zero of 0 cannot be stored (kLeastZero = 1), lowest is first reduced to at most
+//                  -highest · float(1 / 14).
 //   SymmetricFit   scale = fp16(2 · max(highest, -lowest) / 15), zero = 8
 //
-// A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All in float; halves are rounded to even.
+// A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All arithmetic is in float, and halves are
+// rounded to even.
 #pragma once
 
 #include "core/reciprocal.cuh"
@@ -24,8 +25,8 @@ struct W4Factors {
   float steps;  // 1 / scale
 };
 
-/// Of a group so wide: as it is stored. Beyond any that fp16 can store, `width` may be infinite, which divided_by() may
-/// not take.
+/// Scale, as stored, of a group whose weights span `width`. A span too large for any fp16 scale may be infinite, which
+/// divided_by() does not accept, so the function limits the span first.
 __device__ __forceinline__ float scale_of(float width) {
   const float scale = divided_by<15>(fminf(width, 0x1p30f));
   return Pair<Half>::low(Pair<Half>::pack(fminf(fmaxf(scale, 0x1p-24f), 65504.f), 0.f));
@@ -48,8 +49,8 @@ struct SymmetricFit {
   }
 };
 
-/// The nibbles of eight weights, the first lowest. What they are off by once they are dequantised goes into `largest`,
-/// its square into `squares`.
+/// Rounds eight weights to nibbles; the first weight is in the lowest nibble. The function also raises `largest` to the
+/// largest error after dequantisation and adds the squares of the errors to `squares`.
 __device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights], const W4Factors& factors,
                                              float& largest, float& squares) {
   const Reciprocal steps(factors.scale, factors.steps);
@@ -59,7 +60,7 @@ __device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights
     const float bounded = fminf(fmaxf(steps(weights[i]), -factors.zero), 15.f - factors.zero);
     const float rounded = __fadd_rn(bounded, kRounder);
     word = 16 * word + __float_as_uint(rounded);
-    // The product of 5 and 11 bits is exact: the difference is rounded once.
+    // The product of a 5-bit and an 11-bit significand is exact, so the difference is rounded only once.
     const float off = fabsf(__fmaf_rn(-__fsub_rn(rounded, kRounder), factors.scale, weights[i]));
     largest = fmaxf(largest, off);
     squares += off * off;

@@ -1,34 +1,35 @@
-// Nibbles of a packed word less their zeros as 16-bit operands: exactly, in two instructions per pair.
+// Exact conversion of packed 4-bit weights into 16-bit operands: nibble minus zero, in two instructions per pair.
 //
-// Or-ing a nibble q into the bits of a power of two adds it: fp16 0x6400 | q is 1024 + q, and 0x6400 | q << 4 is 1024 +
-// 16 q; bf16 0x4300 | q is 128 + q. One packed addition, or for the shifted nibble a multiplication by 1/16 and an
-// addition, takes off the power and the zero at once. Every result is a whole number from -16 to 15, so nothing is
-// rounded. What is added for a zero is made of its own nibble in the same way, for fp16 of two columns at a time.
+// Inserting a nibble q into the low bits of a power of two adds q: fp16 0x6400 | q is 1024 + q, and 0x6400 | q << 4 is
+// 1024 + 16 q; bf16 0x4300 | q is 128 + q. One packed instruction then subtracts the power of two and the zero
+// together: an addition, or, for a nibble in bits 4 to 7, a multiplication by 1/16 with an addition. Every result is an
+// integer from -16 to 15, so nothing is rounded. The addend for a zero is made from the zero's own nibble in the same
+// way, in fp16 for two columns at a time.
 //
-// fp16 takes nibbles 1 and 5 where they lie, so of a word's four pairs only two need a shift, the same one. A bf16 has
-// too few bits for that.
+// fp16 uses nibbles 1 and 5 in place, so only two of a word's four pairs need a shift, which is the same shift. bf16
+// has too few significand bits for that.
 #pragma once
 
 #include "core/types.cuh"
 
 namespace cubit {
 
-/// What W4Values::pair adds for the zeros of the four columns of a lane. fp16: two columns per register, beside nibbles
-/// of even index of[0] (columns 0 and 1) and of[1] (2 and 3), of odd index of[2] and of[3]; bf16, and number formats
-/// with pairs of their own: a register per column.
+/// Addends of W4Values::pair for the zeros of a lane's four columns. In fp16 a register has two columns: of[0] (columns
+/// 0 and 1) and of[1] (columns 2 and 3) serve nibbles of even index, of[2] and of[3] serve nibbles of odd index. In
+/// bf16, and in number formats with their own pairs, a register has one column.
 struct GroupZeros {
   uint32 of[4];
 };
 
-/// bits & mask | power, in one instruction for certain.
+/// bits & mask | power, as a single lop3 instruction in any case.
 __device__ __forceinline__ uint32 insert(uint32 bits, uint32 mask, uint32 power) {
   uint32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(bits), "r"(mask), "r"(power));
   return result;
 }
 
-/// One half of a register, twice. What takes it as an operand does so by a modifier, so this is no instruction; of a
-/// permutation the compiler makes one.
+/// Duplicates one half of a register. Instructions that use the result read it through an operand modifier, so no
+/// instruction is needed. For a byte permutation the compiler would emit one.
 template <int kHalf>
 __device__ __forceinline__ uint32 half_twice(uint32 pair) {
   uint32 result;
@@ -45,8 +46,9 @@ struct W4Values;
 
 template <>
 struct W4Values<Half> {
-  /// Of four nibbles, which are in both halves of `nibbles`, with zeros = nibble + kOffset, which are 0 to 16: -(1024 +
-  /// zero) and -(64 + zero). From 1024 + the first and 1024 + 16 times the second nibble in a pair, exactly.
+  /// Addends for the four zeros nibble + kOffset, each 0 to 16, from four nibbles that both halves of `nibbles`
+  /// contain. The addends are -(1024 + zero) and -(64 + zero). They are computed exactly from 1024 + the first nibble
+  /// and 1024 + 16 times the second nibble of a pair.
   template <int kOffset>
   static __device__ __forceinline__ GroupZeros zeros(uint32 nibbles) {
     static_assert(kOffset == 0 || kOffset == 1);
@@ -62,14 +64,14 @@ struct W4Values<Half> {
     }
     return result;
   }
-  /// The same where every zero is kZero.
+  /// Addends if every zero is kZero.
   template <int kZero>
   static __device__ __forceinline__ GroupZeros zeros() {
     constexpr uint32 kEven = 0xe400e400u + kZero * 0x00010001u;
     constexpr uint32 kOdd = 0xd400d400u + kZero * 0x00100010u;
     return {{kEven, kEven, kOdd, kOdd}};
   }
-  /// Nibbles kIndex and kIndex + 4 of a word, less their column's zero.
+  /// Nibbles kIndex and kIndex + 4 of a word, minus the zero of their column.
   template <int kIndex, int kColumn>
   static __device__ __forceinline__ uint32 pair(uint32 word, const GroupZeros& zeros) {
     constexpr uint32 kSixteenth = 0x2c002c00u;
@@ -89,7 +91,7 @@ struct W4Values<Half> {
 
 template <>
 struct W4Values<Bfloat16> {
-  /// -(128 + zero), twice, which serves nibbles of every index.
+  /// Addends -(128 + zero) in both halves; they serve nibbles of every index.
   template <int kOffset>
   static __device__ __forceinline__ GroupZeros zeros(uint32 nibbles) {
     GroupZeros result;
@@ -113,20 +115,20 @@ struct W4Values<Bfloat16> {
   }
 };
 
-/// Of the four columns of a lane.
+/// Scales of a lane's four columns.
 struct GroupScales {
   float of[4];
 };
 
-/// Scales of four neighbouring columns, from the two words that hold them.
+/// Unpacks the scales of four neighbouring columns from two words.
 __device__ __forceinline__ void unpack_scales(GroupScales& scales, const uint32 (&pairs)[2]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
 }
 
-/// Of four nibbles, which are in both halves of `nibbles`. kZeroOffset: what is stored without, or, where none are
-/// stored, every zero.
+/// Addends for four zeros, from four nibbles that both halves of `nibbles` contain. kZeroOffset is the difference
+/// between a zero and its stored nibble, or every zero if none are stored.
 template <class Element, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ GroupZeros make_zeros(uint32 nibbles) {
   if constexpr (kStoredZeros) {

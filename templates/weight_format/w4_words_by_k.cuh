@@ -1,25 +1,26 @@
-// Number format: words of 8 nibbles along k of one column, int32 [k / 8, n]; nibble j of word (i, n) is k = 8i + j.
-// Zeros, where stored, int32 [k / group, n / 8]: nibble j of word (·, i) is column 8i + j.
+// Number format of 4-bit weights packed along k: int32 [k / 8, n], and nibble j of word (i, n) is k = 8i + j. Zeros, if
+// stored, are int32 [k / group, n / 8], and nibble j of word (·, i) is column 8i + j.
 //
-// A word is already an operand: pairs (j, j + 4) of k, in the order that two ANDs and shifts find them. The contraction
-// does not care which k stands where as long as both operands agree, so the activations' pairs are picked in that
-// order. Lane (r, c) has words of the columns 4r … 4r + 3, row c of a step's four: column 4r + 2t is row r of tile t,
-// the next one row r + 8.
+// A word is almost an mma operand: ANDs and shifts yield the pairs (j, j + 4) of values along k. The product does not
+// depend on the order of values along k, as long as both operands have the same order. The activations' pairs are
+// therefore selected in the order of the words. Lane (r, c) has words of columns 4r … 4r + 3 in row c of a step's four
+// rows. Column 4r + 2t is row r of mma tile t, and column 4r + 2t + 1 is row r + 8.
 //
 // Interface of a number format:
-//   kWordRows, kWordK, kWordRowBytes   rows of words of a stage, k's that a row stands for, bytes of a row
-//   kZeroBytes                         of a group's row of zeros, which 32 lanes copy
-//   kCopyPeriod                        copies of words after which a swizzle's part of their addresses is the same
-//   row_bytes(n)                       bytes from row to row in the tensor, and word_byte(column) within one
-//   Places, places(strip, tile)        where a lane's accesses of a stage begin: of a strip of the block's columns, and
-//                                      rows from 8 · tile on; all else is constant distances from there
-//   Zeros                              of a lane's four columns in one group
-//   Weights, load_weights(weights, stage, places, step)           a step's words, from shared memory
-//   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 k's
-//   load_activations(b, stage, places, tile, step)                the B operands of 8 rows and a step's two products
-//   load_zeros(zeros, row, places), load_scales(scales, row, places)   of the group whose row in shared memory is given
-//   kBits, number(weights, column, i)  by k, for activation order: number i of the 8 of a column; see w4_activation_order.cuh
-//   arrange(accumulators of 8 rows)    afterwards element [i / 2][2 · (i % 2) + row % 2] is column first_column + i
+//   kWordRows, kWordK, kWordRowBytes   rows of words per stage, values along k per row, bytes per row
+//   kZeroBytes                         bytes of a group's row of zeros, which 32 lanes copy
+//   kCopyPeriod                        number of copies of words after which the swizzle of their addresses repeats
+//   row_bytes(n), word_byte(column)    stride of rows in the tensor, and offset of a column's word in a row
+//   Places, places(strip, tile)        offsets in a stage where a lane's accesses begin, for a strip of the block's
+//                                      columns and rows from 8 · tile on; all other accesses are at constant distances
+//   Zeros                              zeros of a lane's four columns in one group
+//   Weights, load_weights(weights, stage, places, step)           loads a step's words from shared memory
+//   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 values along k
+//   load_activations(b, stage, places, tile, step)                the B operands of 8 rows for both products of a step
+//   load_zeros(zeros, row, places), load_scales(scales, row, places)   factors of the group at this shared address
+//   kBits, number(weights, column, i)  formats by k, for w4_activation_order.cuh: weight i of a column's 8
+//   arrange(accumulators of 8 rows)    reorders them: element [i / 2][2 · (i % 2) + row % 2] becomes column
+//                                      first_column + i
 #pragma once
 
 #include "core/copies.cuh"
@@ -29,7 +30,8 @@
 
 namespace cubit {
 
-/// kWordsAt, kActivationsAt (row, byte): offsets in a stage's tiles. kStoredZeros: else every zero is kZeroOffset.
+/// kWordsAt and kActivationsAt map (row, byte) to offsets in the tiles of a stage. Without kStoredZeros every zero is
+/// kZeroOffset.
 template <class Element, int (*kWordsAt)(int, int), int (*kActivationsAt)(int, int), bool kStoredZeros, int kZeroOffset>
 struct W4WordsByK {
   static constexpr int kBits = 4;
@@ -45,7 +47,7 @@ struct W4WordsByK {
   struct FactorPlaces {
     uint32 scales;
     uint32 zeros;
-    uint32 zero_selector;  // of the bytes of the lane's half of a word of zeros, twice
+    uint32 zero_selector;  // byte selector of the lane's half of a word of zeros, twice
   };
   struct Places : FactorPlaces {
     uint32 words;
@@ -96,10 +98,10 @@ struct W4WordsByK {
     load_shared(pairs, stage + places.activations + kActivationsAt(at.row, at.byte));  // access: loads of activations
     pick_pairs(b, pairs);
   }
-  /// Of 8 neighbouring k's.
+  /// Selects the B operand pairs (j, j + 4) from 8 neighbouring values along k.
   static __device__ __forceinline__ void pick_pairs(uint32 (&b)[4], const uint32 (&pairs)[4]) {
-    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);  // 0 and 4
-    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);  // 1 and 5
+    b[0] = __byte_perm(pairs[0], pairs[2], 0x5410);  // values 0 and 4
+    b[1] = __byte_perm(pairs[0], pairs[2], 0x7632);  // values 1 and 5
     b[2] = __byte_perm(pairs[1], pairs[3], 0x5410);
     b[3] = __byte_perm(pairs[1], pairs[3], 0x7632);
   }

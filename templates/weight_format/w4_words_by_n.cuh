@@ -1,9 +1,10 @@
-// Number format: words of 8 columns of one k, int32 [k, n / 8]; nibble j of word (k, i) is column 8i + order[j], order
-// = 0, 2, 4, 6, 1, 3, 5, 7. Zeros int32 [k / group, n / 8] in the same order.
+// Number format of 4-bit weights packed along n: int32 [k, n / 8], and nibble j of word (k, i) is column 8i + order[j]
+// with order = 0, 2, 4, 6, 1, 3, 5, 7. Zeros are int32 [k / group, n / 8] in the same order.
 //
-// ldmatrix.trans takes 16 bits for one value, hence four columns: a register of lane (r, c) holds those of k = 2c and
-// 2c + 1 side by side, and its nibbles i are pairs along k, of column 8 (r / 2) + r % 2 + 2i. Nibble 2t is row r of
-// tile t, the next one row r + 8. Activations are ldmatrix's own operand.
+// ldmatrix.trans treats 16 bits, which are four columns, as one value. A register of lane (r, c) therefore holds four
+// columns of k = 2c and of k = 2c + 1 in its two halves. Nibbles i of both halves form a pair along k, of column 8 (r /
+// 2) + r % 2 + 2i. Nibble 2t is row r of mma tile t, and nibble 2t + 1 is row r + 8. Activations are loaded as ordinary
+// ldmatrix operands.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once
@@ -30,13 +31,15 @@ struct W4WordsByN {
   struct FactorPlaces {
     uint32 scales;
     uint32 zeros;
-    uint32 odd_shift;  // 16 in lanes that have the odd columns
+    uint32 odd_shift;  // 16 in lanes with odd columns, otherwise 0
   };
   struct WeightPlaces : FactorPlaces {
     uint32 words;
   };
   struct Places : WeightPlaces {
-    uint32 activations[2];  // of even and odd steps: the swizzle of rows of 256 bytes has the bit between them
+    // Offsets for even and odd steps. Two are needed, because the swizzle of 256-byte rows changes an address bit
+    // between them.
+    uint32 activations[2];
   };
 
   static __device__ __forceinline__ Places places(int strip, int tile) {
@@ -65,7 +68,7 @@ struct W4WordsByN {
   }
 
   struct Weights {
-    uint32 matrices[4];  // of 8 k's each
+    uint32 matrices[4];  // each with 8 values along k
   };
 
   static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const WeightPlaces& places,
@@ -104,7 +107,8 @@ struct W4WordsByN {
     for (int i = 0; i < 4; ++i) scales.of[i] = Pair<Half>::low(pairs[i] >> places.odd_shift);
   }
 
-  /// Lanes r and r ^ 1 have the even and the odd columns of the same 8; each keeps four neighbours.
+  /// Lanes of rows r and r ^ 1 have the even and the odd columns of the same 8 columns. They exchange values, so that
+  /// each has four neighbouring columns.
   static __device__ __forceinline__ void arrange(float (&block)[2][4]) {
     const uint32 odd = lane_index() / 4 % 2;
 #pragma unroll
@@ -127,7 +131,8 @@ struct W4WordsByN {
     return W4Values<Element>::template pair<kIndex, kIndex>(matrix, zeros);
   }
 
-  /// A selection for certain: the compiler would make branches of many, and put the shuffles into both.
+  /// A select instruction in any case. From several conditional expressions the compiler would make branches with the
+  /// shuffles in both of them.
   static __device__ __forceinline__ float choose(uint32 condition, float then, float otherwise) {
     float result;
     asm("{\n"

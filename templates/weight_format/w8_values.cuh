@@ -1,8 +1,8 @@
-// Bytes of a packed word less their zeros as 16-bit operands: exactly.
+// Exact conversion of packed 8-bit weights into 16-bit operands: byte minus zero.
 //
-// A byte q as the low byte of a power of two is added to it. fp16: 0x6400 | q is 1024 + q, and one packed addition
-// takes off 1024 and the zero. A bf16 has too few bits for that, a float has them: 0x4b000000 | q is 2^23 + q; less
-// 2^23 and the zero it is a whole number from -256 to 255, of which the upper half is the bf16.
+// Inserting a byte q into the low byte of a power of two adds q. In fp16, 0x6400 | q is 1024 + q, and one packed
+// addition subtracts 1024 and the zero. A bf16 has too few significand bits, but a float has enough: 0x4b000000 | q is
+// 2^23 + q. Minus 2^23 and the zero this is an integer from -256 to 255, whose upper half is the bf16.
 #pragma once
 
 #include "core/types.cuh"
@@ -14,12 +14,12 @@ struct W8Values;
 
 template <>
 struct W8Values<Half> {
-  /// -(1024 + zero), twice, of zero = stored + kOffset, which is 0 to 256.
+  /// -(1024 + zero) in both halves, with zero = stored + kOffset from 0 to 256.
   template <int kOffset>
   static __device__ __forceinline__ uint32 zero(uint32 stored) {
     return 0xe400e400u + kOffset * 0x00010001u + stored * 0x00010001u;
   }
-  /// Bytes 2 kIndex and 2 kIndex + 1 of a word, less their zero.
+  /// Bytes 2 kIndex and 2 kIndex + 1 of a word, minus their zero.
   template <int kIndex>
   static __device__ __forceinline__ uint32 pair(uint32 word, uint32 zero) {
     uint32 result;
@@ -32,7 +32,7 @@ struct W8Values<Half> {
 
 template <>
 struct W8Values<Bfloat16> {
-  /// -(2^23 + zero), a float.
+  /// -(2^23 + zero) as the bits of a float.
   template <int kOffset>
   static __device__ __forceinline__ uint32 zero(uint32 stored) {
     return 0xcb000000u + kOffset + stored;
@@ -49,7 +49,7 @@ struct W8Values<Bfloat16> {
   }
 };
 
-/// Of the four columns of a lane.
+/// Addends for the zeros of a lane's four columns.
 struct ByteZeros {
   uint32 of[4];
 };

@@ -1,8 +1,9 @@
-// Number format: words of 4 bytes along k of one column, int32 [k / 4, n]; byte j of word (i, n) is k = 4i + j. Zeros,
-// where stored, int32 [k / group, n / 4]: byte j of word (·, i) is column 4i + j.
+// Number format of 8-bit weights packed along k: int32 [k / 4, n], and byte j of word (i, n) is k = 4i + j. Zeros, if
+// stored, are int32 [k / group, n / 4], and byte j of word (·, i) is column 4i + j.
 //
-// As words of nibbles (w4_words_by_k.cuh), but two words of a column, one after the other, are a lane's 8 k's of a
-// step: each is the A operand of one product, in its own order, so the activations are operands as they lie.
+// The format resembles w4_words_by_k.cuh. A lane's 8 values along k of a step are two consecutive words of a column.
+// Each of these words is the A operand of one product, in its natural order, so the activations need no selection of
+// pairs.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once
@@ -28,7 +29,9 @@ struct W8WordsByK {
   static __device__ __forceinline__ int64 word_byte(int column) { return 4 * static_cast<int64>(column); }
 
   struct Places {
-    uint32 words[2];  // of both halves of the lane's 8 k's: the swizzle has the bit between them
+    // Offsets for both halves of the lane's 8 values along k. Two are needed, because the swizzle changes an address
+    // bit between them.
+    uint32 words[2];
     uint32 activations;
     uint32 scales;
     uint32 zeros;
@@ -46,7 +49,7 @@ struct W8WordsByK {
   }
 
   struct Weights {
-    uint32 words[2][4];  // [half of the lane's 8 k's][column]
+    uint32 words[2][4];  // [half of the lane's 8 values along k][column]
   };
 
   static __device__ __forceinline__ void load_weights(Weights& weights, uint32 stage, const Places& places, int step) {
