@@ -1,45 +1,54 @@
-// Weight-only 4-bit and 8-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm80: cp.async, ldmatrix, mma.sync; sm_80 and later. And sm75: the same with loads and stores instead of
-// cp.async (stage_copies_registers.cuh), and two m16n8k8 for each m16n8k16 where there is none (mma.cuh); fp16 alone.
+// W4A16 GEMM with mma.sync: 16-bit activations times 4-bit or 8-bit weights, which stay packed as the checkpoint has
+// them.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
 //
-// One block per (256 columns of the weights, kTileM rows of activations, part of k), or per even share of all of them:
-// see split_k.cuh. Where the plan asks for 64 or 32 columns a block has all of k, and its warps are teams of one: each
-// has all of the columns, a part of k and a ring of its own, meets no other in the loop, and their sums meet in shared
-// memory: see intra_block_split_k.cuh. Weights are the A operand, so that few rows waste little of a product: the columns
-// are its M, the rows its N.
+// Rows are tokens m and columns are output features n. The weights are the A operand of the mma instructions, so
+// columns are the M of an instruction and rows are its N. Few rows therefore waste little of an instruction.
 //
-//                     kTileM rows: 8 per product
-//                   +-----------+
-//     256 columns:  |  warp 0   |   all rows of kWarpStrips strips of 32 columns, each two tiles of 16; a lane has four
-//                   |    …      |   columns of a strip, and two rows of 8
-//                   |  last     |   Gated: the second 128 columns are args.n / 2 further on than the first.
-//                   +-----------+
+// Families: sm80 uses cp.async, ldmatrix and mma.sync, on sm_80 and later. Family sm75 replaces cp.async by loads and
+// stores (stage_copies_registers.cuh), and m16n8k16 by two m16n8k8 on devices without m16n8k16 (mma.cuh). Family sm75
+// supports fp16 only.
 //
-// A stage is 128 k's. An operand is a nibble, or a byte, less its zero, which is exact; within a group products
-// accumulate in fp32, and at its end  sum += scale · product.
+// Block tile, with one block per (256 columns, kTileM rows, split-K slice) or with a balanced schedule (split_k.cuh):
 //
-// Shared memory: stages { words | activations | scales of the stage's groups | their zeros }, then, where one group is
-// all of k, its scales and zeros. Gated, after the last stage: the sums of the second 128 columns.
+//                    kTileM rows, 8 per mma
+//                  +-----------+
+//    256 columns:  |  warp 0   |   A warp has all rows of kWarpStrips strips of 32 columns. A strip is two mma tiles of
+//                  |    …      |   16 columns. A lane has four columns of a strip, and two of each 8 rows.
+//                  |  last     |   With a gated epilogue, the second 128 columns are the up-projection columns, which
+//                  +-----------+   begin args.n / 2 further on than the gate columns.
 //
-// Who waits for whom: a thread's copies are complete after Copies::wait, other threads' after the __syncthreads that
-// follows; the same __syncthreads shows that every warp has finished reading the stage that is filled next. Where
-// copies are held in registers, there is one stage, and a __syncthreads of its own before they are stored into it.
-// Parts of k: see w4a16_gemm_block.cuh.
+// With tile_n = 64 or 32 the block uses intra-block split-K instead: it computes all of k, and every warp has all
+// columns, its own slice of k and its own ring of stages. Warps do not synchronise in the main loop; they add their
+// partial sums in shared memory at the end. See intra_block_split_k.cuh.
 //
-// Batch invariance: the parts are the same for any number of rows; see batch_invariant_split_k.cuh.
+// Main loop: a stage is 128 values along k. An mma operand is a 4-bit or 8-bit weight minus its zero, which is exact.
+// Within a quantisation group products accumulate in fp32. At the end of a group, sum += scale · product.
 //
-// With activation order a stage has no factors, and no group ends: see w4_activation_order.cuh.
+// Shared memory:
+//   stages { words | activations | scales of the stage's groups | zeros of these groups }
+//   scales and zeros, if one group spans all of k
+//   sums of the up-projection columns, if the epilogue is gated
 //
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read; the next
-// one may begin when a block has walked its first piece.
+// Who waits for whom:
+// - Copies::wait completes the thread's own copies of a stage. The __syncthreads that follows completes the copies of
+//   the other threads. The same __syncthreads shows that all warps have read the stage that is filled next.
+// - Copies staged through registers use a single stage. A __syncthreads of its own precedes the stores into that stage.
+// - For the merge of split-K slices see w4a16_gemm_block.cuh.
 //
-// What does not exist (columns from n on, rows from m on, k's from k on) is not read: it arrives as zeros.
+// Batch invariance: the split-K slices are the same for any number of rows; see batch_invariant_split_k.cuh.
+//
+// Activation order: stages have no scales and zeros, and no group ends within the loop; see w4_activation_order.cuh.
+//
+// Overlapping launches: the kernel waits for the preceding kernel of the stream before it reads anything. The next
+// kernel may begin when a block has finished the main loop of its first work tile.
+//
+// Columns from n on, rows from m on, and values from k on are not read; they arrive as zeros.
 //
 // Roles that the plan chooses: plan::Copies, see stage_copies_async.cuh; plan::Format, see w4_words_by_k.cuh;
-// plan::Epilogue, see epilogue.cuh; plan::Work, see split_k.cuh.
-// Which lane touches which byte: w4a16_gemm_lanes.h, shared with the plan's proofs.
+// plan::Epilogue, see epilogue.cuh; plan::Scheduler, see split_k.cuh. The byte offsets that each lane accesses are in
+// w4a16_gemm_lanes.h, which the plan's proofs use as well. stage_fetcher.cuh has the copies of a stage.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type",
 // "atom", "Memory Consistency Model".
@@ -59,10 +68,10 @@ namespace cubit {
 
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
 constexpr int kUnrolledGroups = kFewRegisters ? 1 : kStageGroups;
-// Likewise, beside copies in registers and with 64 rows, the loads of more than two steps.
+// With 64 rows and copies staged through registers, the loads of more than two steps would spill.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && Copies::kHolds ? 2 : kGroupSteps;
 
-/// Where a lane's accesses begin in each of the warp's strips.
+/// Offsets at which a lane's accesses begin, for each strip of the warp.
 struct WarpPlaces {
   Format::Places of[kWarpStrips];
 
@@ -90,7 +99,8 @@ __device__ __forceinline__ void multiply_tiles(const Format::Weights& weights, c
   multiply_tile<kProduct, 1>(weights, zeros, b, products);
 }
 
-/// products += those of the steps that a stage has of group `group` of its groups. `zeros`: the group's row of them.
+/// products += the products of one quantisation group of a stage. `group` is the group's index in the stage, and
+/// `zeros` is the address of the group's zeros.
 __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uint32 zeros, const WarpPlaces& places,
                                                int group) {
   typename Format::Zeros group_zeros[kWarpStrips];
@@ -113,7 +123,7 @@ __device__ __forceinline__ void multiply_group(Sums& products, uint32 stage, uin
   }
 }
 
-/// sums += scale · products. `scales`: the group's row of them.
+/// sums += scale · products. `scales` is the address of the group's scales.
 __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, uint32 scales, const WarpPlaces& places) {
 #pragma unroll
   for (int strip = 0; strip < kWarpStrips; ++strip) {
@@ -128,8 +138,8 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, ui
   }
 }
 
-/// With activation order: adds the products of stage `index`, whose weights become numbers first. A template, because
-/// formats by n have no such words.
+/// Activation order: dequantises the weights of stage `index` and adds their products to `sums`. The function is a
+/// template, because formats by n lack some of the members that it uses.
 template <class WordsByK>
 __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int column_tile, uint32 stage,
                                             const WarpPlaces& places, int index, Sums& sums) {
@@ -141,18 +151,18 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
     load_groups(groups, args, row, args.k / plan::kGroup);
 #pragma unroll
     for (int strip = 0; strip < kWarpStrips; ++strip) {
-      // Of columns that do not exist, the first one's factors.
+      // Lanes whose columns do not exist use the scales and zeros of column 0.
       const int column = max(0, strip_column(args, column_tile, WarpPlaces::first_strip() + strip));
       typename WordsByK::Weights weights;
       WordsByK::load_weights(weights, stage, places.of[strip], step);
-      uint32 a[2][4][4];  // [term][column][pair]
+      uint32 a[2][4][4];  // [term][column][pair of values along k]
       dequantise<Element, WordsByK, plan::kStoredZeros, plan::kZeroOffset>(a, weights, args, groups, column);
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         uint32 b[4];
         WordsByK::load_activations(b, stage + plan::kActivationsAt, places.of[0], t, step);
 #pragma unroll
-        for (int item = 0; item < 8; ++item) {  // of each tile two products of two terms
+        for (int item = 0; item < 8; ++item) {  // per tile of 16 columns: two terms of two products
           const int tile = item / 4;
           const int j = item % 2 * 2;
           const auto& low = a[item / 2 % 2][2 * tile];
@@ -164,33 +174,33 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
   }
 }
 
-/// The stages of a piece.
+/// Main loop: adds the products of all stages of a work tile to `sums`.
 __device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                 uint32 stages, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
   const uint32 whole_scales = stages + plan::kStages * plan::kStageBytes;
   StageFetcher fetcher(args, work_tile);
-  wait_for_previous_kernel();  // until here nothing was read
+  wait_for_previous_kernel();  // the code above reads nothing from global memory
   if constexpr (kWholeK) {
-    sync_ring();  // nobody still reads those of the piece before
+    sync_ring();  // no thread reads the scales of the previous work tile any more
     fetcher.fetch_factors<kFullStages>(whole_scales, 1);
     fetcher.store_factors(whole_scales, 1);
   }
   Sums whole = {};
-  // One loop fills and drains the ring: stage `ahead` is fetched while stage `ahead - kAhead` is used.
+  // One loop fills and drains the pipeline: stage `ahead` is fetched while stage `ahead - kAhead` is multiplied.
   int fill = 0;
 #pragma unroll 1
   for (int ahead = work_tile.first; ahead < work_tile.last + Copies::kAhead; ++ahead) {
     Copies::wait();
     if constexpr (Copies::kHolds) {
-      __syncthreads();  // nobody still reads the stage
+      __syncthreads();  // no thread reads the stage any more
       if (ahead > work_tile.first) fetcher.store(stages);
     }
     sync_ring();
     if (ahead < work_tile.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     Copies::close();
-    fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the one in use now
+    fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the stage in use now
     if (ahead - Copies::kAhead < work_tile.first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (plan::kActivationOrder) {
@@ -210,7 +220,8 @@ __device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, 
   }
   Copies::wait_all();
   if constexpr (kWholeK) {
-    __syncwarp();  // a team that has no stage has met nobody yet, and scales are other lanes' copies
+    // A warp whose slice has no stage has passed no barrier yet, and other lanes have copied its scales.
+    __syncwarp();
     scale_group(sums, whole, whole_scales, places);
   }
 }

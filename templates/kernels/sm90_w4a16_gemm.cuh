@@ -1,40 +1,50 @@
-// Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm90: copies of boxes by tensor maps (TMA), transaction barriers, wgmma; sm_90a only.
+// Warp-specialised W4A16 GEMM for sm_90a: 16-bit activations times packed 4-bit weights, with TMA box copies that
+// complete on mbarriers, and wgmma.
 //
-// What is computed, the block's columns and rows, and the way from sums to output: as in sm80_w4a16_gemm.cuh and
-// w4a16_gemm_block.cuh. What differs:
+// The formula, the columns and rows of a block, and the epilogue are those of sm80_w4a16_gemm.cuh and
+// w4a16_gemm_block.cuh. The differences are:
 //
-// - One more warp does nothing but copy: boxes of words, activations and scales, zeros 4 bytes per lane. What is
-//   outside a tensor arrives as zeros, so the other warps never ask what exists. Three more put pairs of activations,
-//   where they lie, into the order that words want, if they want one: w4_copied_words.cuh. With many rows that is for a
-//   block's first stages only; of the others all blocks together have done it, in the workspace: see
-//   reordered_activations.cuh.
-// - Four warps multiply together: 128 columns, two tiles of 64, in each of which a warp has 16 of its strip's 32
-//   columns. Weights are the A operand, from registers; all rows of activations the B operand, from shared memory.
-// - The two tiles take turns: while the tensor cores multiply some steps of one, the warp makes operands of the
-//   other's. A group's products are scaled when they are complete, one turn later, the last ones at the stage's end.
+// - Producer warp. One additional warp only copies: box copies of words, activations and scales, and 4-byte cp.async
+//   copies of zeros. TMA fills whatever lies outside a tensor with zeros, so consumer warps need no bounds checks.
+// - Reorder warps. If packed words require another order along k (w4_copied_words.cuh), three more warps reorder the
+//   activations of a stage in place. With many rows they do so for a block's first stages only; the activations of all
+//   further stages are reordered once per launch, in the workspace (reordered_activations.cuh).
+// - Consumer warps. Every four consumer warps form a warpgroup with 128 columns, which are two wgmma tiles of 64
+//   columns. In each tile a warp has 16 of its strip's 32 columns. Weights are the A operand, from registers. The
+//   activations of all rows are the B operand, from shared memory.
+// - Overlap of math and unpacking. The two tiles alternate: while the tensor cores run a batch of wgmma instructions
+//   for one tile, the warp unpacks operands for the other tile. A group's products are scaled one batch after they are
+//   complete, or at the end of the stage.
 //
-// Shared memory: stages { words | activations: of the first 64 k's, of the second | scales: of the first 128 columns,
-// of the second | zeros }, on kBarriersAt three barriers per stage, `arrived`, `empty` and `full`, and behind them
-// those of a pair, `free` and a `sent` for each warp that multiplies (two_cta_cluster.cuh); gated, on kUpsAt the sums of the
-// second 128 columns.
+// Shared memory:
+//   stages { words | activations of the first 64 values along k, of the second 64 | scales of the first 128 columns, of
+//            the second 128 columns | zeros }
+//   kBarriersAt  three mbarriers per stage: `arrived`, `empty` and `full`; then the mbarriers of a 2-CTA cluster:
+//                `free`, and one `sent` per consumer warp (two_cta_cluster.cuh)
+//   kUpsAt       sums of the up-projection columns, if the epilogue is gated
 //
-// Who waits for whom: the copying warp until the others have arrived at a stage's `empty`; those that put activations
-// in order until the copies have at `arrived`; those that multiply until these have at `full` (where nobody puts
-// anything in order that is `arrived`). A stage is empty when all its products are complete, at its end. Nobody is a
-// round ahead: the next `arrived` wants `empty`, and that wants `full`, for which every warp that puts in order must
-// arrive.
+// Who waits for whom:
+// - The producer warp waits at a stage's `empty` barrier until all consumer warps have arrived there.
+// - The reorder warps wait at `arrived` until the stage's copies are complete.
+// - The consumer warps wait at `full` until the reorder warps have arrived there. Without reordering, `full` and
+//   `arrived` are the same barrier. A consumer warp arrives at `empty` at the end of a stage, when all products are
+//   complete.
+// - No warp can be a whole round of the ring ahead: the next phase of `arrived` needs `empty`, and `empty` needs
+//   `full`, at which every reorder warp must arrive.
+// - With reordering once per launch, the consumer warps wait until the producer warp has started the copies of the
+//   first stages. The producer warp then waits until the consumer warps have stored the block's reorder slice, and
+//   finally until all slices are stored.
 //
-// Where all blocks put activations in order together: those that multiply wait until the copying warp has started its
-// first stages' copies, it until they have stored the block's slice, and then until all slices are done.
+// Split-K slices are merged as in w4a16_gemm_block.cuh. With an even number of slices and an epilogue that is not
+// gated, 2-CTA clusters merge pairs of slices first; see cluster_split_k.cuh.
 //
-// Parts of k: see w4a16_gemm_block.cuh; of an even number of them, not gated, cluster_split_k.cuh.
+// If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
+// anything.
 //
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Scheduler, as in family
+// sm80.
 //
-// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Work as in family sm80.
-//
-// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and those of sm80_w4a16_gemm.cuh.
+// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and the sections named in sm80_w4a16_gemm.cuh.
 #include "plan.cuh"
 
 #include "core/bulk_copies.cuh"
@@ -52,22 +62,24 @@
 
 namespace cubit {
 
-constexpr bool kWholeK = plan::kGroup == 0;  // one group
+constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all of k
 constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
-constexpr int kSteps = gemm_lanes::kStageK / 16;  // products of a stage and tile
-// At most a group's; with 64 rows' accumulators there are registers for 64 k's of operands.
-constexpr int kBatchSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;  // of one turn
-constexpr int kBatches = kSteps / kBatchSteps;  // of a stage and tile
+constexpr int kSteps = gemm_lanes::kStageK / 16;  // wgmma instructions per stage and tile
+// A batch is one commit group of wgmma instructions of one tile, within one quantisation group. With the accumulators
+// of 64 rows, the operands of only 64 values along k fit into the registers.
+// Steps of 16 values along k per batch.
+constexpr int kBatchSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;
+constexpr int kBatches = kSteps / kBatchSteps;  // batches per stage and tile
 constexpr int kGroupBatches = kBatches / kStageGroups;
 constexpr int kHalfColumns = gemm_lanes::kBlockColumns / 2;
-constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
-constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
+constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes per group
+constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 values along k
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2;
 constexpr int kReorderWarps = plan::kCopyWarps - 1;
 constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
-/// The maps' dimensions: [rows of words, or k by n][words], [m][k], [groups][n], and of activations in order [m][whole
-/// chunks of k]; the last is contiguous.
+/// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words, or k for
+/// words by n][words], activations [m][k], scales [groups][n], and reordered activations [m][k rounded up to 64].
 struct BoxArguments : W4a16GemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
@@ -75,11 +87,12 @@ struct BoxArguments : W4a16GemmArguments {
 };
 struct Arguments : BoxArguments, ReorderedMap<plan::kReorders> {};
 
-/// Counts down the stages of a block whose activations it puts in order itself: where all blocks put them in order
-/// together the first few, else all.
+/// Tells which stages' activations this block reorders itself: all stages, or the first kCount stages if the launch
+/// reorders the rest in the workspace.
 struct OwnStages {
   static constexpr int kCount = 2;
-  // The warp that copies waits for no stage to be empty before it has told those that multiply whose slice it is.
+  // The producer warp must not wait at an `empty` barrier before it has joined the vote on the block's reorder slice,
+  // for which the consumer warps wait.
   static_assert(kCount < plan::kStages);
   int left = kCount;
 
@@ -94,26 +107,28 @@ struct OwnStages {
 using Reordered = ReorderedActivations<Format, plan::kReorders>;
 using StagePlace = RingPlace<plan::kStages>;
 
-constexpr bool kCanCluster = !plan::Epilogue::kGated && kRowTiles % 2 == 0;  // see cluster_split_k.cuh
+// True if the plan allows cluster split-K; see cluster_split_k.cuh.
+constexpr bool kCanCluster = !plan::Epilogue::kGated && kRowTiles % 2 == 0;
 
-/// Addresses in shared memory.
+/// Shared-memory addresses of the stages and the mbarriers.
 struct Ring {
   uint32 base;
 
   __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * plan::kStageBytes; }
-  /// What has been copied; and when activations are in order as well.
+  /// `arrived` completes when the copies are complete, and `full` when the activations are reordered as well.
   __device__ __forceinline__ uint32 arrived(StagePlace place) const { return barrier(place.index); }
   __device__ __forceinline__ uint32 full(StagePlace place) const {
     return barrier(place.index) + (Format::kNeedsReorder ? 16 : 0);
   }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
-  /// Of a pair and a warp.
+  /// Exchange barriers of a 2-CTA cluster, with the `sent` barrier of consumer warp `warp`.
   __device__ __forceinline__ ClusterBarriers cluster_barriers(int warp) const {
     const uint32 free = barrier(plan::kStages);
     return {free, free + 8 + 8 * warp};
   }
 
-  /// By a thread of each warp, a stage's and a warp's: lanes that made one each would take turns at it.
+  /// Initialises the mbarriers. One thread of each warp initialises the barriers of one stage and one warp, because the
+  /// lanes of a single warp would take turns.
   __device__ __forceinline__ void init_barriers() const {
     constexpr int kArrivals = plan::kStoredZeros ? 1 + kWarpSize : 1;
     const int index = warp_index();
@@ -139,7 +154,8 @@ __device__ __forceinline__ WorkTile first_work_tile(const Arguments& args, plan:
   return scheduler.first();
 }
 
-/// By one thread: half of a stage's activations, as they are or, by another map, in order.
+/// Copies half of a stage's activations; one thread calls the function. `map` is the map of the original or of the
+/// reordered activations.
 __device__ __forceinline__ void copy_half(const TensorMap& map, const WorkTile& work_tile, int stage, int half,
                                           uint32 dst, uint32 arrived) {
   copy_box(dst + plan::kActivationsAt + half * kHalfActivations, map, stage * gemm_lanes::kStageK + 64 * half,
@@ -151,16 +167,18 @@ __device__ __forceinline__ void copy_activations(const TensorMap& map, const Wor
   for (int half = 0; half < 2; ++half) copy_half(map, work_tile, stage, half, dst, arrived);
 }
 
-/// Whether activations are copied beside scales, and not behind zeros: as measured.
+/// True if activations are copied together with the scales, instead of after the zeros. Measurements decided this
+/// order.
 constexpr bool kActivationsFirst = Format::kNeedsReorder && !plan::kReorders;
 
-/// By one thread, the first of a stage's copies: how many bytes all of them are, words and scales.
+/// Starts the box copies of a stage and sets the transaction count to the bytes of all box copies; one thread calls the
+/// function. Activations are included only if kActivationsFirst.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst,
                                            uint32 arrived) {
   constexpr int kColumnsPerWord = 8 / Format::kWordK;
   expect_bytes(arrived, kWordBytes + 2 * kHalfActivations + 2 * kStageGroups * kHalfScales);
   const int tile = work_tile.column_tile * gemm_lanes::kBlockColumns;
-  // Of the half's first column: gated, the second half is of other columns.
+  // First column of a half. With a gated epilogue, the second half has the up-projection columns.
   const auto column_of = [&](int half) {
     return plan::Epilogue::kGated ? tile / 2 + half * (args.n / 2) : tile + half * kHalfColumns;
   };
@@ -178,7 +196,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile
   }
 }
 
-/// By all lanes of the copying warp: the zeros of a stage's groups, a word each.
+/// Copies the zeros of a stage's groups, one word per lane and group; all lanes of the producer warp call the function.
 __device__ __forceinline__ void copy_zeros(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst) {
   const int column = weight_column(args, work_tile.column_tile, 8 * lane_index());
 #pragma unroll
@@ -191,7 +209,7 @@ __device__ __forceinline__ void copy_zeros(const Arguments& args, const WorkTile
   }
 }
 
-/// The warp that copies. The place behind the last stage.
+/// Loop of the producer warp. Returns the place behind the last stage.
 __device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ring) {
   Reordered reordered(args);
   reordered.take_own();
@@ -204,14 +222,14 @@ __device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ri
 #pragma unroll 1
     for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
       const uint32 arrived = ring.arrived(place);
-      wait_barrier(ring.empty(place), place.parity ^ 1);  // the first time round at once
+      wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
       if (elect_one()) copy_boxes(args, work_tile, stage, ring.stage(place), arrived);
       if constexpr (plan::kStoredZeros) {
         copy_zeros(args, work_tile, stage, ring.stage(place) + plan::kZerosAt);
         arrive_after_copies(arrived);
       }
       if (kActivationsFirst) {
-        // They are on their way.
+        // copy_boxes has already started the copies of the activations.
       } else if (own_stages.take()) {
         if (elect_one()) copy_activations(args.activation_map, work_tile, stage, ring.stage(place), arrived);
       } else {
@@ -228,7 +246,7 @@ __device__ __forceinline__ StagePlace copy_stages(const Arguments& args, Ring ri
   return place;
 }
 
-/// The warps that put activations in order, 64 k's of a row per lane at a time.
+/// Loop of the reorder warps: each thread reorders 64 values along k of a row at a time.
 template <class CopiedWords>
 __device__ __forceinline__ void reorder_stages(const Arguments& args, Ring ring) {
   if constexpr (CopiedWords::kNeedsReorder) {
@@ -242,14 +260,14 @@ __device__ __forceinline__ void reorder_stages(const Arguments& args, Ring ring)
 #pragma unroll 1
       for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
         wait_barrier(ring.arrived(place), place.parity);
-        const int items = own_stages.take() ? kItems : 0;  // the others are in order
+        const int items = own_stages.take() ? kItems : 0;  // other stages arrive in the right order
 #pragma unroll 1
         for (int item = static_cast<int>(thread_index()) - (plan::kWarps + 1) * kWarpSize; item < items;
              item += kReorderWarps * kWarpSize) {
           CopiedWords::reorder_in_shared(ring.stage(place) + plan::kActivationsAt, item % plan::kTileM,
                                          item / plan::kTileM * 128);
         }
-        fence_async_proxy();  // the tensor cores read what is stored here
+        fence_async_proxy();  // wgmma reads these stores through the asynchronous proxy
         __syncwarp();
         if (elect_one()) arrive(ring.full(place));
         place.advance();
@@ -260,8 +278,8 @@ __device__ __forceinline__ void reorder_stages(const Arguments& args, Ring ring)
 
 using Products = RowSums[kRowTiles];
 
-/// sums += scales · products, of one tile, whose two columns per lane have a scale each. By `asm`, so that nothing is
-/// read before the wait for it, and nothing moved: products are in flight.
+/// sums += scales · products, for one tile, in which a lane has two columns with one scale each. `asm volatile` keeps
+/// the compiler from reading or moving products while wgmma is still writing them.
 __device__ __forceinline__ void scale_products(Products& sums, Products& products, int tile, const float (&scales)[2]) {
 #pragma unroll
   for (int t = 0; t < kRowTiles; ++t) {
@@ -276,7 +294,7 @@ __device__ __forceinline__ void scale_products(Products& sums, Products& product
 
 using Words = Format::Words<kBatchSteps / 2>;
 
-/// Starts the products of one turn of a tile.
+/// Unpacks the operands of one batch of a tile and starts its wgmma instructions.
 __device__ __forceinline__ void start_batch(Products& products, uint32 stage, const Words& words, int tile, int batch,
                                             const GroupZeros& zeros) {
   uint32 a[kBatchSteps][4];
@@ -297,19 +315,19 @@ __device__ __forceinline__ void start_batch(Products& products, uint32 stage, co
   commit_products();
 }
 
-/// The stages of a piece.
+/// Main loop of the consumer warps: adds the products of all stages of a work tile to `sums`.
 __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring ring, StagePlace& place,
                                                 Products& sums) {
   const int warp = warp_index();
   const auto places = Format::places(warp);
-  // The row of scales is cut in halves, as the block's columns.
+  // Scales are stored in two halves, like the block's columns.
   const uint32 scales_at = plan::kScalesAt + warp / 4 * (kStageGroups - 1) * kHalfScales;
   Products products = {};
   GroupScales scales;
 #pragma unroll 1
   for (int stage = work_tile.first; stage < work_tile.last; ++stage) {
     wait_barrier(ring.full(place), place.parity);
-    // The same in all lanes, which descriptors must be known to be.
+    // The shuffle shows the compiler that the address is equal in all lanes, which matrix descriptors require.
     const uint32 base = __shfl_sync(kFullWarp, ring.stage(place), 0);
     GroupZeros zeros;
 #pragma unroll

@@ -1,39 +1,46 @@
-// Weight-only 4-bit matrix multiplication, on the words of a checkpoint as they are.
-// Family sm90, blocks of few columns (tile_n): copies of boxes by tensor maps (TMA), transaction barriers, setmaxnreg,
-// mma.sync; sm_90a.
+// Warp-specialised W4A16 GEMM for sm_90a with narrow blocks (tile_n columns instead of 256): TMA box copies that
+// complete on mbarriers, setmaxnreg, and mma.sync.
 //
-// What is computed, and how: as in sm80_w4a16_gemm.cuh, where a block has few columns. Its warps are teams of one, as
-// there: each has all rows and columns of the block. What differs:
+// The formula and the method are those of sm80_w4a16_gemm.cuh with intra-block split-K: each consumer warp has all rows
+// and columns of the block, and the warps divide the stages along k. The differences are:
 //
-// - A block has all of k, or where tiles are few and the plan says so (plan::kSharesK) a part: see merge_fragment.
-// - Four more warps, or one or two of the four, do nothing but copy: boxes of words, activations and scales, zeros 4
-//   bytes per lane. All stages are in one ring. Team t has the block's stages t, t + kTeams, …, and copying warp w
-//   stages w, w + kCopyWarps, …: one alone would take longer for a stage of few columns than eight teams. What is
-//   outside a tensor arrives as zeros.
-// - A team picks the pairs of activations of a group once, for all of its strips of columns; of these one after another
-//   has its products, so that only sums take registers of all strips.
+// - A block computes all of k. If there are few tiles and the plan allows it (plan::kSharesK), several blocks also
+//   divide k into split-K slices; see merge_fragment.
+// - Producer warps. Four additional warps are launched, of which one, two or four copy: box copies of words,
+//   activations and scales, and 4-byte cp.async copies of zeros. All stages are in one ring. Consumer warp t computes
+//   the block's stages t, t + kTeams, …, and producer warp w copies stages w, w + kCopyWarps, … A single producer warp
+//   would take longer for a stage of few columns than eight consumer warps do. TMA fills whatever lies outside a tensor
+//   with zeros.
+// - A consumer warp selects the activation pairs of a quantisation group once for all strips. It then multiplies one
+//   strip after another, so that only the sums occupy registers for all strips.
 //
-// Shared memory: stages { words: boxes of 32 columns, by n of all that are neighbours | activations: of the first 64
-// k's, of the second }, on kFactorsAt of each stage { scales | zeros }, on kBarriersAt the barriers of the stages,
-// `full` and `empty`; on kUpsAt, or where that does not fit after the last stage where the first ones were, the sums of
-// the teams.
+// Shared memory:
+//   stages { words: boxes of 32 columns, or by n of all neighbouring columns | activations of the first 64 values along
+//            k, of the second 64 }
+//   kFactorsAt   for each stage { scales | zeros }
+//   kBarriersAt  for each stage the mbarriers `full` and `empty`
+//   kUpsAt       partial sums of the consumer warps; if they do not fit there, they overwrite the stages at the end
 //
-// Who waits for whom: a copying warp until the team of the stage that was there has arrived at `empty`; a stage's team
-// until the copies have arrived at `full`. A parity tells one phase from the next, not from the one after that, so
-// nobody may be two phases ahead. Where kStages is a multiple of kTeams a place has the same team each time, and that
-// is enough. Else a team waits for `empty` as well: a place of the ring has one copying warp, which is never ahead of
-// itself, and all stages of a team have one: before the team's last stage it has copied what was in the place before,
-// for which it has seen that what was there before that was used.
+// Who waits for whom: a producer warp waits at `empty` until the consumer warp of the stage's previous contents has
+// arrived. A consumer warp waits at `full` until the copies are complete.
 //
-// How fast a block may copy: if all fill their rings as fast as they can, their first stages come later, and some
-// blocks get ahead of others. So a copying warp asks once more for what it has waited for, kRests times, which takes
-// time and nothing else. See docs/performance/w4a16_gemm.md.
+// A parity distinguishes a phase from the next phase, but not from the phase after that. So no warp may be two phases
+// ahead. If kStages is a multiple of kTeams, every place in the ring belongs to one consumer warp, and the two waits
+// above suffice. Otherwise consumer warps wait at `empty` as well. The following argument shows that this suffices. All
+// stages of one consumer warp, and all contents of one place, have the same producer warp, which copies in order.
+// Before that producer warp copied the consumer warp's previous stage, it had already copied the previous contents of
+// the current place, and before that copy it had waited until the consumer warp of the contents before was done.
 //
-// The kernel before in the stream, where the launch overlaps with it, is waited for before anything is read.
+// Producer throttling: if all blocks fill their rings as fast as they can, their first stages arrive later, and some
+// blocks get ahead of other blocks. A producer warp therefore repeats its wait kRests times, which costs time and has
+// no other effect. Measurements: bench/notes/w4a16_gemm.md, "Producer throttling".
 //
-// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue as in family sm80.
+// If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
+// anything.
 //
-// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and those of sm80_w4a16_gemm.cuh.
+// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue, as in family sm80.
+//
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and the sections named in sm80_w4a16_gemm.cuh.
 #include "plan.cuh"
 
 #include "core/bulk_copies.cuh"
@@ -49,37 +56,40 @@
 
 namespace cubit {
 
-constexpr bool kWholeK = plan::kGroup == 0;  // one group, whose scales and zeros every stage has
+constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all of k; every stage has its factors
 constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-constexpr int kHalves = plan::Epilogue::kGated ? 2 : 1;  // of the columns, which are neighbours
+constexpr int kHalves = plan::Epilogue::kGated ? 2 : 1;  // halves of neighbouring columns: gate and up projection
 constexpr int kHalfColumns = plan::kTileN / kHalves;
-constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes of a group
-constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 k's
+constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes per group
+constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 values along k
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
-// Of words: by k of a strip, by n, where a strip's row is 16 bytes, of all columns that are neighbours.
+// Columns per box of words. By k a box has one strip. By n, where a strip's row is 16 bytes, a box has all neighbouring
+// columns.
 constexpr int kWordBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
 constexpr int kBoxes = plan::kTileN / kWordBoxColumns;
-constexpr int kZeroBytes = plan::kTileN / 2;              // of a group
-constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;  // a whole warpgroup copies or is idle: it gives registers
-// Steps of 32 k's whose pairs of activations a team has in registers for all strips: sums of seven strips and of 16
-// rows leave room for two.
+constexpr int kZeroBytes = plan::kTileN / 2;  // bytes per group
+// The four producer warps, idle ones included, form a warpgroup, because setmaxnreg applies to whole warpgroups.
+constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;
+// Number of steps of 32 values along k whose activation pairs a warp keeps in registers for all strips. Next to the
+// sums of seven strips and 16 rows there is room for two.
 constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
-constexpr bool kSameWarps = plan::kStages % plan::kTeams == 0;  // in a place of the ring
+constexpr bool kSameWarps = plan::kStages % plan::kTeams == 0;  // each place in the ring belongs to one consumer warp
 static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);
-static_assert(kSameWarps || plan::kTeams % plan::kCopyWarps == 0);     // see "Who waits for whom"
-static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // where a box may begin
+static_assert(kSameWarps || plan::kTeams % plan::kCopyWarps == 0);  // required by the argument in "Who waits for whom"
+static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // boxes must begin at multiples of 128 bytes
 
-/// The maps' dimensions: [rows of words][words], [m][k], [groups][n]; the last is contiguous.
+/// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words][words],
+/// activations [m][k], scales [groups][n].
 struct Arguments : W4a16GemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
   TensorMap scale_map;
 };
 
-/// A place in the ring, some stages further on each time; in one register.
+/// Place in the ring and phase of its barriers, in one register; advance<kCount>() moves kCount stages on.
 struct StagePlace {
-  int number;  // of two rounds
+  int number;  // index in two rounds of the ring
 
   __device__ __forceinline__ uint32 parity() const { return number >= plan::kStages ? 1 : 0; }
   __device__ __forceinline__ int index() const { return number - (number >= plan::kStages ? plan::kStages : 0); }
@@ -90,19 +100,19 @@ struct StagePlace {
   }
 };
 
-/// Addresses in shared memory.
+/// Shared-memory addresses of the stages and the mbarriers.
 struct Ring {
   uint32 base;
 
   __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index() * plan::kStageBytes; }
-  /// Scales, and on kZerosAt zeros.
+  /// Address of a stage's scales; its zeros are kZerosAt further on.
   __device__ __forceinline__ uint32 factors(StagePlace place) const {
     return base + plan::kFactorsAt + place.index() * plan::kFactorBytes;
   }
   __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index()); }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index()) + 8; }
 
-  /// By one thread.
+  /// Initialises the mbarriers of one place; one thread calls the function.
   __device__ __forceinline__ void init_barriers(StagePlace place) const {
     init_barrier(full(place), plan::kStoredZeros ? 1 + kWarpSize : 1);
     init_barrier(empty(place), 1);
@@ -114,12 +124,12 @@ struct Ring {
   }
 };
 
-/// By one thread: words, activations and scales of a stage of k.
+/// Starts the box copies of a stage: words, activations and scales. One thread calls the function.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst,
                                            uint32 factors, uint32 full) {
   expect_bytes(full, kWordBytes + 2 * kHalfActivations + kStageGroups * kHalves * kHalfScales);
   const int first = work_tile.column_tile * kHalfColumns;
-  // Gated, the second half is of other columns.
+  // First column of a half. With a gated epilogue, the second half has the up-projection columns.
   const auto column_of = [&](int half) { return first + half * (args.n / 2); };
 #pragma unroll
   for (int i = 0; i < kBoxes; ++i) {
@@ -140,7 +150,7 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile
   }
 }
 
-/// The zeros of a copying warp's stages, one after another: a lane takes a word of 8 columns of each group.
+/// Copies the zeros of a producer warp's stages, one stage after another. A lane copies a word of 8 columns per group.
 class ZeroCopies {
  public:
   __device__ __forceinline__ ZeroCopies(const Arguments& args, const WorkTile& work_tile, int stage) {
@@ -153,7 +163,7 @@ class ZeroCopies {
     src_ = static_cast<const char*>(args.qzeros) + first * row_bytes_ + max(0, column) / 2;
   }
 
-  /// The next stage's.
+  /// Copies the zeros of the next stage.
   __device__ __forceinline__ void copy(uint32 dst) {
     if (is_lane_) {
 #pragma unroll
@@ -169,18 +179,20 @@ class ZeroCopies {
   }
 
  private:
-  const char* src_;  // of the next stage, the lane's
-  int64 row_bytes_;  // of a group
-  int groups_left_;  // from the next stage on
+  const char* src_;  // source of the lane's zeros in the next stage
+  int64 row_bytes_;  // bytes per group
+  int groups_left_;  // groups from the next stage on
   bool is_lane_;
   bool exists_;
 };
 
-/// The teams know of the barriers that copying warps have made, which need not wait for the teams.
+/// Named barrier that tells the consumer warps that the mbarriers are initialised. The producer warps arrive and do not
+/// wait.
 __device__ __forceinline__ void announce_barriers() { asm volatile("bar.arrive 2, %0;" ::"n"(kThreads) : "memory"); }
 __device__ __forceinline__ void wait_for_barriers() { asm volatile("bar.sync 2, %0;" ::"n"(kThreads) : "memory"); }
 
-/// A stage of k, by all lanes of a copying warp. kMakesBarriers: those of its place first.
+/// Copies a stage; all lanes of a producer warp call the function. kMakesBarriers: the function first initialises the
+/// mbarriers of the stage's place.
 template <bool kMakesBarriers>
 __device__ __forceinline__ void copy_stage(const Arguments& args, const WorkTile& work_tile, int stage, Ring ring,
                                            StagePlace place, ZeroCopies& zeros) {
@@ -196,9 +208,10 @@ __device__ __forceinline__ void copy_stage(const Arguments& args, const WorkTile
   }
 }
 
-/// The warps that copy, a stage each in turn: of small stages one would not be fast enough. Each makes the barriers of
-/// its places, one lane all of them, because lanes that made one each would take turns at it; the first stage is on its
-/// way before the others' are made, and before the teams know of any.
+/// Loop of the producer warps, which take stages in turn; a single warp would be too slow for small stages. Each
+/// producer warp initialises the mbarriers of its own places. One lane initialises all of them, because several lanes
+/// would take turns anyway. The first copies start before the remaining mbarriers are initialised, and before the
+/// consumer warps may use any mbarrier.
 __device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTile& work_tile, Ring ring) {
   const int warp = warp_index() - plan::kTeams;
   if (warp >= plan::kCopyWarps) {
@@ -220,14 +233,14 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTil
     place.advance<plan::kCopyWarps>();
 #pragma unroll 1
     for (int i = 0; i <= plan::kRests; ++i) {
-      wait_barrier(ring.empty(place), place.parity() ^ 1);  // the first time round at once
+      wait_barrier(ring.empty(place), place.parity() ^ 1);  // returns at once in the first round
     }
     copy_stage<false>(args, work_tile, stage, ring, place, zeros);
   }
   wait_copies<0>();
 }
 
-/// sums += those of a strip's products with a group.
+/// sums += the scaled products of one strip and one quantisation group.
 __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 words_at, uint32 factors, int strip,
                                           int group, const Format::NarrowPlaces& places, uint32 activations_at,
                                           const uint32 (&held)[kHeldSteps][kRowTiles][4]) {
@@ -246,7 +259,7 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
         Format::load_narrow_activations<true>(again[t], activations_at, t, group * kGroupSteps + step);
     }
 #pragma unroll
-    for (int item = 0; item < 4; ++item) {  // of two products and tiles
+    for (int item = 0; item < 4; ++item) {  // two products of two tiles
       const int product = item / 2;
       const int tile = item % 2;
       uint32 a[4];
@@ -270,13 +283,14 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
   }
 }
 
-/// A team's stages of a piece.
+/// Main loop of a consumer warp: adds the products of its stages of the work tile to `sums`.
 __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring ring, Sums& sums) {
   const auto places = Format::narrow_places();
   StagePlace place{warp_index()};
 #pragma unroll 1
   for (int left = work_tile.last - work_tile.first - warp_index(); left > 0; left -= plan::kTeams) {
-    if constexpr (!kSameWarps) wait_barrier(ring.empty(place), place.parity() ^ 1);  // of the stage that was there
+    // Wait for the use of the place's previous contents; see "Who waits for whom".
+    if constexpr (!kSameWarps) wait_barrier(ring.empty(place), place.parity() ^ 1);
     wait_barrier(ring.full(place), place.parity());
     const uint32 words_at = settled(ring.stage(place) + places.words);
     const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + places.activations;

@@ -1,17 +1,19 @@
-// Weights of a linear layer rounded to 4 bits, group by group, in a checkpoint's own layout; and how far off they are.
+// Rounds the weights of a linear layer to 4 bits, group by group, in the layout of a checkpoint, and reports the
+// errors.
 //
-//   warp, groups of 32, 64, 128 |  lanes 0 … 15: k = 8 · lane …, of n = 0 … 7     lanes 16 … 31: the same of n = 8 … 15
-//   block                       |  4 warps: 64 n's of 128 k's
+//   warp, groups of 32, 64, 128 | lanes 0 … 15: k = 8 · lane …, of n = 0 … 7   lanes 16 … 31: the same k, of n = 8 … 15
+//   block                       | 4 warps: 64 n, 128 values along k
 //
-//   warp, one group of all of k |  lanes 0 … 31: k = 8 · lane …, of n = 0 … 7, in steps of 256 k's
-//   block                       |  4 warps: 32 n's
+//   warp, one group of all of k | lanes 0 … 31: k = 8 · lane …, of n = 0 … 7, in steps of 256 values along k
+//   block                       | 4 warps: 32 n
 //
-// A thread has eight k's of eight n's in 16-byte loads, all in flight together: as many as a word of either layout
-// wants, so that words, zeros (a word), scales (16 bytes) and errors (32 bytes) are each made by one thread. Lanes of a
-// group share extremes and errors by shuffles. No shared memory, no barrier. Groups read their weights once; where a
-// group is all of k they are read twice, first for the extremes. All architectures.
+// A thread has eight values along k of eight n, in 16-byte loads that are all in flight together. A word of either
+// layout needs exactly these weights, so one thread makes each word, each word of zeros, 16 bytes of scales and 32
+// bytes of errors. The lanes of a group combine extremes and errors by shuffles. The kernel uses neither shared memory
+// nor barriers. Weights are read once; if one group spans all of k, weights are read twice, the first time for the
+// extremes. The kernel runs on all architectures.
 //
-// The number of a group and of its n is that of its scale: [k / group size, n].
+// Scales, zeros and errors are indexed by [k / group size, n].
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, prmt, cvt), "Floating Point Instructions".
 #include "plan.cuh"
@@ -27,12 +29,12 @@ namespace cubit {
 
 inline constexpr bool kGroupsAreAll = plan::kGroupSize == 0;
 inline constexpr int kThreadRows = 8;
-inline constexpr int kLanes = kGroupsAreAll ? 32 : 16;  // of a row
+inline constexpr int kLanes = kGroupsAreAll ? 32 : 16;  // lanes per row
 inline constexpr int kStepK = kLanes * kWordWeights;
 inline constexpr int kGroupLanes = kGroupsAreAll ? kLanes : plan::kGroupSize / kWordWeights;
 inline constexpr int kHeldRows = kGroupLanes < kThreadRows ? kThreadRows / kGroupLanes : 1;
 
-/// Eight rows' weights of this thread, or zeros, which change no group.
+/// Weights of this thread, eight rows n. Weights that do not exist are zeros, which change no group.
 struct Weights {
   uint32 words[kThreadRows][4];
 
@@ -59,15 +61,15 @@ struct Weights {
   }
 };
 
-/// `a` where the mask is all ones, `b` where it is 0: a choice that stays one, where `?:` has been seen to become
-/// branches with a shuffle in each.
+/// Returns `a` if the mask is all ones, and `b` if it is 0. The bit operations stay a selection; from `?:` the compiler
+/// has made branches with a shuffle in each.
 __device__ __forceinline__ float choose(uint32 mask, float a, float b) {
   return __uint_as_float((__float_as_uint(a) & mask) | (__float_as_uint(b) & ~mask));
 }
 
-/// Eight rows' values of a group's lanes, combined: afterwards a lane has those of kHeldRows rows, from its
-/// first_held_row() on. Each step halves the rows that a lane still combines, as long as it has several: fewer shuffles
-/// than row by row.
+/// Combines the values of eight rows over the lanes of a group. Afterwards a lane has the results of kHeldRows rows,
+/// from first_held_row() on. As long as a lane combines several rows, each step halves their number, which needs fewer
+/// shuffles than one row after another.
 template <class Combine>
 __device__ __forceinline__ void combine_rows(float (&values)[kThreadRows], int lane, Combine combine) {
   int held = kThreadRows;
@@ -91,8 +93,8 @@ __device__ __forceinline__ void combine_rows(float (&values)[kThreadRows], int l
 
 __device__ __forceinline__ int first_held_row(int lane) { return lane % kGroupLanes * kThreadRows / kGroupLanes; }
 
-/// Of each row's group, from the extremes that its lanes have seen: a lane fits those rows that it holds, and tells the
-/// others.
+/// Fits the factors of each row's group to the extremes that its lanes have found. Each lane fits the rows that it
+/// holds and sends their factors to the other lanes.
 __device__ __forceinline__ void fit_rows(W4Factors (&factors)[kThreadRows], float (&lowest)[kThreadRows],
                                          float (&highest)[kThreadRows], int lane) {
   combine_rows(lowest, lane, [](float a, float b) { return fminf(a, b); });
@@ -125,7 +127,7 @@ __device__ __forceinline__ void store_factors(const W4QuantizeArguments& args, c
   }
 }
 
-/// What the weights of each row's group are off by, of which the lanes have seen parts.
+/// Errors of each row's group; each lane accumulates the errors of its own weights.
 struct Errors {
   float largest[kThreadRows] = {};
   float squares[kThreadRows] = {};
@@ -135,7 +137,7 @@ struct Errors {
     if (args.max_error == nullptr && args.rms_error == nullptr) return;
     combine_rows(largest, lane, [](float a, float b) { return fmaxf(a, b); });
     combine_rows(squares, lane, [](float a, float b) { return a + b; });
-    // Of several lanes that hold the same row the first stores it.
+    // If several lanes hold the same row, the first of these lanes stores the row's errors.
     if (!stored || (kGroupLanes > kThreadRows && lane % (kGroupLanes / kThreadRows) != 0)) return;
     const auto count = static_cast<float>(kGroupsAreAll ? args.k : plan::kGroupSize);
     const int64 at = 4 * (group * args.n + first_n + first_held_row(lane));
@@ -162,7 +164,7 @@ __device__ __forceinline__ void round_rows(const W4QuantizeArguments& args, cons
   if (stored) plan::Packing::store(args.qweight, words, args.n, first_n, first_k);
 }
 
-/// Groups of 32, 64 or 128 k's: one step.
+/// Quantises groups of 32, 64 or 128 values along k, in one step.
 __device__ __forceinline__ void quantise_groups(const W4QuantizeArguments& args, int first_n, int lane) {
   const int first_k = static_cast<int>(blockIdx.x) * kStepK + lane * kWordWeights;
   const bool exists = first_n < args.n && first_k < args.k;
@@ -180,7 +182,7 @@ __device__ __forceinline__ void quantise_groups(const W4QuantizeArguments& args,
   errors.store(args, group, first_n, lane, exists);
 }
 
-/// One group of all of k: twice over the rows.
+/// Quantises one group of all of k, in two passes over the rows.
 __device__ __forceinline__ void quantise_all(const W4QuantizeArguments& args, int first_n, int lane) {
   const bool exists = first_n < args.n;
   float lowest[kThreadRows] = {};
@@ -213,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads)
   const int lane = lane_index() % kLanes;
   const uint32 row_group = blockIdx.y * (plan::kThreads / kLanes) + thread_index() / kLanes;
   const int first_n = static_cast<int>(row_group) * kThreadRows;
-  // Lanes of rows that do not exist stay, for the warp's shuffles.
+  // Lanes whose rows do not exist do not exit, because they take part in the warp's shuffles.
   if constexpr (kGroupsAreAll) {
     quantise_all(args, first_n, lane);
   } else {

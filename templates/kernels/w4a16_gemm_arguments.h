@@ -1,48 +1,52 @@
-// The one argument of the w4a16_gemm kernels, shared by host and device. Strides in bytes.
+// Argument of the w4a16_gemm kernels, shared by host and device. Strides are in bytes.
 #pragma once
 
 namespace cubit {
 
 struct W4a16GemmArguments {
   const void* activations;  // [m, k]
-  const void* qweight;      // words: see the number format's header
-  const void* qzeros;       // [k / group, n / 8] words; not read where zeros are not stored
+  const void* qweight;      // packed words: see the headers in weight_format/
+  const void* qzeros;       // [k / group, n / 8] words; not read if zeros are not stored
   const void* scales;       // [k / group, n] fp16
-  const unsigned* g_idx;    // [k] group of each k; not read where the plan has no activation order
-  const void* bias;         // [n]; not read where the plan has none
-  const void* residual;     // [m, columns of the output]; likewise
+  const unsigned* g_idx;    // [k] group of each k; read only with activation order
+  const void* bias;         // [n]; read only if the epilogue has a bias
+  const void* residual;     // [m, output columns]; read only if the epilogue has a residual
   void* output;
-  unsigned*
-      counters;    // per block of columns and rows one for each warp, gated for each two, of family sm90's teams for
-                   // each 8 rows of a strip; zero before and after; unused without splits
-  float* partial;  // [blocks of columns][blocks of rows][splits][accumulators of a block], added atomically without
-                   // [splits]
+  // Split-K counters, zero before and after a launch; unused without splits. Each tile has one counter per warp. With a
+  // gated epilogue a tile has one counter per pair of gate and up-projection warps. Narrow blocks of family sm90 have
+  // one counter per 8 rows of a strip. The atomic and the cluster merge use more, see their functions.
+  unsigned* counters;
+  // Partial sums [column tiles][row tiles][splits][accumulators of a block]; the atomic merge has no [splits].
+  float* partial;
   long long activation_stride;
   long long residual_stride;
   long long output_stride;
   int m;
   int n;  // columns of the weights
   int k;
-  int stages;        // of all of k, the last one perhaps in part
-  int splits;        // places for partial sums of a tile; without shares the blocks that share its stages: gridDim.z
+  int stages;  // pipeline stages of all of k; the last one may be a tail
+  // Places for the partial sums of a tile. Without a balanced schedule also the number of split-K slices: gridDim.z.
+  int splits;
   int split_stages;  // stages / splits, rounded down
   int row_tiles;
-  // Shares (stream-K): the stages of all tiles stand in a row, of which block b has `share`, and one more if b <
-  // `larger`.
-  int share;      // 0: a block has stages of one tile, which its index names
-  int larger;     // blocks
-  int clustered;  // family sm90: two parts that follow each other are a cluster; gridDim is (splits, columns, rows)
-  // Turns (batch invariance): of this many tiles block b has b, b + gridDim.x, …, each with all its parts; 0: blocks
-  // share tiles.
+  // Balanced schedule (stream-K): the stages of all tiles form one sequence. Block b takes `share` stages of the
+  // sequence, and one more if b < `larger`.
+  int share;   // stages per block; 0: a block has one tile, named by its index
+  int larger;  // number of blocks with an additional stage
+  // Nonzero: cluster split-K of family sm90. Two neighbouring slices form a 2-CTA cluster; gridDim is (splits, column
+  // tiles, row tiles).
+  int clustered;
+  // Batch invariance: if nonzero, block b computes tiles b, b + gridDim.x, … of this many tiles, each with all its
+  // split-K slices. If 0, several blocks share a tile.
   long long whole_tiles;
-  // Family sm90, activations that are put in order once, see reordered_activations.cuh.
+  // Family sm90, activations that the launch reorders once; see reordered_activations.cuh.
   void* reordered;         // [m, k rounded up to 64]
-  unsigned* slice_states;  // [slices + 2], zero before and after
+  unsigned* slice_states;  // [slices + 2] words, zero before and after a launch
   long long reordered_stride;
-  int slices;
-  int slice_chunks;   // of each, rounded down
-  int larger_slices;  // the first ones, which have one more
-  // Of kernels with AtomicSplitKScheduler: sums of parts are added in the order in which they come.
+  int slices;         // number of reorder slices
+  int slice_chunks;   // chunks per reorder slice, rounded down
+  int larger_slices;  // number of reorder slices with an additional chunk
+  // Kernels with AtomicSplitKScheduler: if nonzero, partial sums are added in order of arrival.
   int adds_atomically;
 };
 
