@@ -50,7 +50,7 @@ constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
 constexpr const char* kReorders = "w4a16_gemm:tile_m=64";
 constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
-constexpr const char* kPairSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
+constexpr const char* kClusterSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
 
 /// Results on an H200: compute_sanitizer_h200.tsv.
@@ -124,12 +124,12 @@ constexpr Mutant kMutants[] = {
      "wait_barrier(ring.arrived(place), place.parity);", "", "memory", kNotRun},
     {"wgmma_stage_not_waited_for", kWgmma, kWgmmaSizes, "kernels/sm90_w4a16_gemm.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "memory", kNotRun},
-    {"healthy_pairs", kWgmma, kPairSizes, "", "", "", "", kNotRun},
-    {"pairs_stage_still_read", kWgmma, kPairSizes, "gemm/cluster_split_k.cuh",
+    {"healthy_gemm_cluster", kWgmma, kClusterSizes, "", "", "", "", kNotRun},
+    {"gemm_cluster_stage_still_read", kWgmma, kClusterSizes, "gemm/cluster_split_k.cuh",
      "wait_barrier_of_cluster(barriers.free, 0);", "", "race in shared memory", kNotRun},
-    {"pairs_sums_not_waited_for", kWgmma, kPairSizes, "gemm/cluster_split_k.cuh",
+    {"gemm_cluster_sums_not_waited_for", kWgmma, kClusterSizes, "gemm/cluster_split_k.cuh",
      "wait_barrier_of_cluster(barriers.sent, 0);", "", "which has ended", kNotRun},
-    {"pairs_stage_given_too_soon", kWgmma, kPairSizes, "pipeline/two_cta_cluster.cuh",
+    {"gemm_cluster_stage_released_too_soon", kWgmma, kClusterSizes, "pipeline/two_cta_cluster.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "race in shared memory", kNotRun},
     {"healthy_reordered", kReorders, kReordersSizes, "", "", "", "", kNotRun},
     {"reordered_slice_not_released", kReorders, kReordersSizes, "gemm/reordered_activations.cuh",
