@@ -164,10 +164,10 @@ TEST_F(Hopper, FaultsOfAPipelineAreReported) {
       failure_of_pipeline("expect(&full[s], sizeof tiles[s]);", "expect(&full[s], 2 * sizeof tiles[s]);");
   EXPECT_THAT(half, HasSubstr("deadlock: warp 0 at mbarrier.try_wait.parity.shared::cta.b64"));
   EXPECT_THAT(half, HasSubstr("hopper.cu:"));
-  EXPECT_THAT(half, HasSubstr("misses 0 of 1 arrivals and 1024 bytes"));
-  EXPECT_THAT(half, HasSubstr("misses 128 of 128 arrivals and 0 bytes"));
+  EXPECT_THAT(half, HasSubstr("still needs 0 of 1 arrivals and 1024 bytes"));
+  EXPECT_THAT(half, HasSubstr("still needs 128 of 128 arrivals and 0 bytes"));
   EXPECT_THAT(failure_of_pipeline("arrive(&empty[s]);", "if (threadIdx.x != 7) arrive(&empty[s]);"),
-              HasSubstr("misses 1 of 128 arrivals"));
+              HasSubstr("still needs 1 of 128 arrivals"));
   EXPECT_THAT(failure_of_pipeline("a.input + i * kTile, ", "a.input + i * kTile + 1, "),
               HasSubstr("of a bulk copy is not a multiple of 16; cp.async.bulk.shared::cluster.global"));
 }

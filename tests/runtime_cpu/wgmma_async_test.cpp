@@ -159,7 +159,7 @@ TEST_F(WgmmaAsync, WaitsGroupByGroup) {
 }
 
 TEST_F(WgmmaAsync, AccumulatorsAreReadAfterTheWaitOnly) {
-  const std::string rule = "an accumulator is read while the wgmma.mma_async that writes it is under way";
+  const std::string rule = "an accumulator is read while the wgmma.mma_async that writes it is in flight";
   EXPECT_THAT(failure_of_product("wait_group<0>();\n    arrive", "arrive"),
               HasSubstr(rule + ": its group is committed, and no wgmma.wait_group covers it; st.global"));
   EXPECT_THAT(failure_of_product("    commit();\n", ""), HasSubstr(rule + ": its group is not committed"));
