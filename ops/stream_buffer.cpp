@@ -8,11 +8,11 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "check/host_tensors.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random.hpp"
 #include "codegen/plan_header.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/host_tensors.hpp"
-#include "ops/made_up_data.hpp"
-#include "ops/random.hpp"
 #include "templates/embedded.hpp"
 
 namespace cubit::ops {

@@ -2,8 +2,8 @@
 // measures.
 #include <fmt/format.h>
 
+#include "check/kv_cache/host_cache.hpp"
 #include "ops/kv_append/kv_append.hpp"
-#include "ops/kv_cache/host_cache.hpp"
 
 namespace cubit::ops {
 namespace {

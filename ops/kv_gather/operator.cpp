@@ -2,7 +2,7 @@
 // measures.
 #include <fmt/format.h>
 
-#include "ops/kv_cache/host_cache.hpp"
+#include "check/kv_cache/host_cache.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 
 namespace cubit::ops {

@@ -2,8 +2,8 @@
 // measures.
 #include <fmt/format.h>
 
+#include "check/random_rows.hpp"
 #include "ops/one_pass.hpp"
-#include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
 namespace cubit::ops {

@@ -12,9 +12,9 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "check/random.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
-#include "ops/random.hpp"
 #include "templates/kernels/kv_append_arguments.h"
 #include "templates/kernels/kv_gather_arguments.h"
 #include "tests/support/cache_descriptors.hpp"

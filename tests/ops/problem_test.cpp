@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "check/made_up_data.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/made_up_data.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "check/random.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/random.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {

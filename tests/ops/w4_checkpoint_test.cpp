@@ -4,8 +4,8 @@
 
 #include <cubit/w4_checkpoint.hpp>
 
+#include "check/random.hpp"
 #include "ops/element/element.hpp"
-#include "ops/random.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/refusals.hpp"
 

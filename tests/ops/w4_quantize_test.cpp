@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "check/random.hpp"
 #include "ops/element/element.hpp"
-#include "ops/random.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/kernels/w4_quantize_arguments.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "check/random.hpp"
 #include "ops/element/element.hpp"
-#include "ops/random.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 /// Inside cubit::ops, whose names it speaks of.

@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
+#include "check/random.hpp"
+#include "check/random_rows.hpp"
 #include "ops/element/element.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/random.hpp"
-#include "ops/random_rows.hpp"
 #include "templates/kernels/gqa_decode_arguments.h"
 #include "tests/support/cpu_launches.hpp"
 #include "tests/support/gqa_launches.hpp"

@@ -1,10 +1,10 @@
-#include "ops/random_rows.hpp"
+#include "check/random_rows.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "ops/random.hpp"
+#include "check/random.hpp"
 
 namespace cubit::ops {
 namespace {

@@ -1,6 +1,6 @@
 // One concrete case by named tensors: shapes checked against the descriptor, the launch struct, comparison with the
 // reference.
-#include "ops/w4a16_gemm/problem.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/host_tensors.hpp"
 #include "ops/element/element.hpp"
-#include "ops/host_tensors.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "check/host_tensors.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 #include "ops/element/element.hpp"
-#include "ops/host_tensors.hpp"
 #include "ops/kernel_family.hpp"
-#include "ops/w4a16_gemm/problem.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/kv_cache/host_cache.hpp"
-#include "ops/random.hpp"
+#include "check/kv_cache/host_cache.hpp"
+#include "check/random.hpp"
 
 namespace cubit::ops::kv_cache {
 float peak_of(Element element, const char* rows, std::int64_t count, int channels) {

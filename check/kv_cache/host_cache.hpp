@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/host_tensors.hpp"
+#include "check/host_tensors.hpp"
+#include "check/random_rows.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
-#include "ops/random_rows.hpp"
 
 namespace cubit::ops::kv_cache {
 

@@ -8,10 +8,10 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "check/host_tensors.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random_rows.hpp"
 #include "ops/element/element.hpp"
-#include "ops/host_tensors.hpp"
-#include "ops/made_up_data.hpp"
-#include "ops/random_rows.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
 namespace cubit::ops::w4_quantize {

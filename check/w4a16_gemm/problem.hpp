@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "ops/host_tensors.hpp"
+#include "check/host_tensors.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops::w4a16_gemm {

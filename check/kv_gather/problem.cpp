@@ -7,9 +7,9 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "ops/kv_cache/rows_problem.hpp"
+#include "check/kv_cache/rows_problem.hpp"
+#include "check/random.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
-#include "ops/random.hpp"
 
 namespace cubit::ops::kv_gather {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/host_tensors.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random.hpp"
 #include "ops/element/element.hpp"
-#include "ops/host_tensors.hpp"
-#include "ops/made_up_data.hpp"
 #include "ops/merge/merge.hpp"
-#include "ops/random.hpp"
 
 namespace cubit::ops::merge {
 namespace {

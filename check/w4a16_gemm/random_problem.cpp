@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 #include "ops/element/element.hpp"
-#include "ops/made_up_data.hpp"
-#include "ops/random.hpp"
-#include "ops/w4a16_gemm/problem.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "ops/kv_cache/host_cache.hpp"
+#include "check/kv_cache/host_cache.hpp"
 
 namespace cubit::ops::kv_cache {
 

@@ -2,8 +2,8 @@
 // masks of trees.
 #include <fmt/format.h>
 
-#include "ops/gqa_decode/problem.hpp"
-#include "ops/random.hpp"
+#include "check/gqa_decode/problem.hpp"
+#include "check/random.hpp"
 
 namespace cubit::ops::gqa_decode {
 

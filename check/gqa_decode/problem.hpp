@@ -2,9 +2,9 @@
 // rest.
 #pragma once
 
+#include "check/kv_cache/host_cache.hpp"
+#include "check/random.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/kv_cache/host_cache.hpp"
-#include "ops/random.hpp"
 
 namespace cubit::ops::gqa_decode {
 

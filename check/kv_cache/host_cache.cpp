@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/kv_cache/host_cache.hpp"
-#include "ops/random.hpp"
+#include "check/kv_cache/host_cache.hpp"
+#include "check/random.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {

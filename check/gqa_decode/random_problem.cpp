@@ -8,9 +8,9 @@
 #include <numbers>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/problem.hpp"
-#include "ops/made_up_data.hpp"
-#include "ops/random.hpp"
+#include "check/gqa_decode/problem.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {

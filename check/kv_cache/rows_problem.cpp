@@ -1,5 +1,5 @@
 // The problem of kv_append and kv_gather: tensors, caches, scales and pages by name, and their checks.
-#include "ops/kv_cache/rows_problem.hpp"
+#include "check/kv_cache/rows_problem.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <optional>
 
-#include "ops/made_up_data.hpp"
+#include "check/made_up_data.hpp"
 
 namespace cubit::ops::kv_cache {
 namespace {

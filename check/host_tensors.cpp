@@ -1,4 +1,4 @@
-#include "ops/host_tensors.hpp"
+#include "check/host_tensors.hpp"
 
 #include <fmt/format.h>
 

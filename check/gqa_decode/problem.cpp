@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/gqa_decode/problem.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "ops/gqa_decode/problem.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/made_up_data.hpp"
+#include "check/made_up_data.hpp"
 
 #include <fmt/format.h>
 

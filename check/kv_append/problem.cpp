@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/kv_cache/rows_problem.hpp"
+#include "check/random.hpp"
 #include "ops/kv_append/kv_append.hpp"
-#include "ops/kv_cache/rows_problem.hpp"
-#include "ops/random.hpp"
 
 namespace cubit::ops::kv_append {
 namespace {
