@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <fstream>
 #include <optional>
 #include <string>

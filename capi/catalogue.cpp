@@ -6,6 +6,7 @@
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
 #include "codegen/architecture.hpp"
+#include "ops/numbers.hpp"
 #include "ops/operator.hpp"
 #include "ops/user_code.hpp"
 #include "runtime/cache/key.hpp"
@@ -14,32 +15,17 @@
 namespace cubit::capi {
 namespace {
 
-Json bench_case_json(const ops::BenchCase& one) {
-  const auto target = [](double value) { return value > 0 ? Json(value) : Json(); };
-  return {{"group", one.group},
-          {"name", one.name},
-          {"descriptor", one.descriptor},
-          {"sizes", one.sizes},
-          {"target_microseconds", target(one.target_microseconds)},
-          {"target_share", target(one.target_share)},
-          {"comparable", one.comparable}};
-}
-
 Json operator_json(const ops::Operator& op) {
   Json fields = Json::array();
   for (const ops::FieldHelp& field : op.fields()) {
     fields.push_back(
         {{"name", field.name}, {"accepts", field.accepts}, {"default", field.standard}, {"meaning", field.meaning}});
   }
-  Json bench = Json::array();
-  for (const ops::BenchCase& one : op.bench_cases()) bench.push_back(bench_case_json(one));
-  Json decompositions = Json::array();
-  for (const ops::Decomposition& one : op.decompositions())
-    decompositions.push_back({{"name", one.name}, {"numbers", one.numbers}, {"fields", one.fields}});
-  return {{"name", op.name()},           {"summary", op.summary()},
-          {"fields", std::move(fields)}, {"tensors", op.tensors_help()},
-          {"random", op.random_help()},  {"suggest", op.suggest_help()},
-          {"bench", std::move(bench)},   {"decompositions", std::move(decompositions)}};
+  return {{"name", op.name()},
+          {"summary", op.summary()},
+          {"fields", std::move(fields)},
+          {"tensors", op.tensors_help()},
+          {"suggest", op.suggest_help()}};
 }
 
 Json architecture_json(const codegen::Architecture& row) {
@@ -211,7 +197,7 @@ cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, si
     device.architecture = &codegen::find_architecture(architecture);
     device.multiprocessors = multiprocessors;
     device.memory_bytes_per_second = memory_bytes_per_second;
-    const auto numbers = numbers_of(sizes, size_count, "cubit_suggest: sizes");
+    const auto numbers = ops::numbers_of(sizes, size_count, "cubit_suggest: sizes");
     *text = thread_text(ops::find_operator(descriptor).suggest(descriptor, numbers, device));
   });
 }

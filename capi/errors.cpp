@@ -89,8 +89,14 @@ const char* thread_text(const Json& json) {
 
 }  // namespace cubit::capi
 
+using namespace cubit;
 using namespace cubit::capi;
 
 const cubit_error* cubit_last_error(void) { return &last_error().view; }
+
+void cubit_set_last_error(cubit_status status, const char* what, const char* why, const char* remedy) {
+  const auto text = [](const char* given) { return given == nullptr ? "" : given; };
+  static_cast<void>(guarded([&] { throw Failure(static_cast<Status>(status), text(what), text(why), text(remedy)); }));
+}
 
 int cubit_version(void) { return CUBIT_VERSION_MAJOR * 10000 + CUBIT_VERSION_MINOR * 100 + CUBIT_VERSION_PATCH; }

@@ -26,10 +26,6 @@ struct cubit_engine {
   cubit::ops::Session session;
 };
 
-struct cubit_problem {
-  std::unique_ptr<cubit::ops::Problem> problem;
-};
-
 namespace cubit::capi {
 
 // A cubit_kernel is an ops::OperatorKernel, which counts its references. The opaque type itself is never defined.
@@ -40,10 +36,6 @@ inline const ops::OperatorKernel& from_handle(const cubit_kernel* kernel, const 
   require(kernel, parameter);
   return *reinterpret_cast<const ops::OperatorKernel*>(kernel);
 }
-
-/// Converts an array of numbers. Throws Failure(invalid_argument) if a name is given twice or the array is NULL;
-/// `parameter` names the array.
-ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter);
 
 /// The device of a call. The device of a handle is made current during the call. Without a handle, the current
 /// context's device is used and the context is left unchanged.

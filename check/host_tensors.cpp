@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 
 void reject(std::string given, std::string rule, std::string remedy) {
   throw Failure(Status::invalid_argument, std::move(given), std::move(rule), std::move(remedy));
@@ -59,12 +59,6 @@ void require_element(const Tensor& tensor, Element element, std::string_view fie
          fmt::format("or ask for {}={}", field, other == Element::bf16 ? "bf16" : "fp16"));
 }
 
-std::int64_t whole_number(std::string_view name, double value, double least, double most) {
-  if (value >= least && value <= most && value == std::floor(value)) return static_cast<std::int64_t>(value);
-  reject(fmt::format("{} = {}", name, value), "it is not a number that is accepted",
-         fmt::format("accepted: whole numbers from {:.0f} to {:.0f}", least, most));
-}
-
 void Tensors::add(Tensor tensor, std::unique_ptr<char[]> storage) {
   tensor.data = storage.get();
   list_.push_back(std::move(tensor));
@@ -99,4 +93,4 @@ double relative_error(double difference, double scale) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
 }
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "check/problem.hpp"
 #include "ops/element/element.hpp"
-#include "ops/operator.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 
 /// Throws Failure(invalid_argument).
 [[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {});
@@ -26,7 +26,6 @@ void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions
 /// As require_type, of 16-bit elements that a descriptor's field names: says which value of it would do.
 void require_element(const Tensor& tensor, Element element, std::string_view field);
 void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op);
-std::int64_t whole_number(std::string_view name, double value, double least, double most);
 
 /// Tensors that a problem owns copies of, found by name.
 class Tensors {
@@ -60,4 +59,4 @@ std::vector<std::byte> bytes_of_struct(const Arguments& arguments) {
   return {first, first + sizeof arguments};
 }
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 
 void require_made_up(const std::string& given, double bytes, const std::string& remedy, double available) {
   constexpr double kGiB = 1ULL << 30;
@@ -16,4 +16,4 @@ void require_made_up(const std::string& given, double bytes, const std::string& 
                 remedy);
 }
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

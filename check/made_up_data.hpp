@@ -5,11 +5,11 @@
 
 #include "base/memory.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 
 /// Throws Failure(invalid_argument) for more than 64 GiB, or than the machine has left. `given`, as the error has it:
 /// "n = 8 and k = 64".
 void require_made_up(const std::string& given, double bytes, const std::string& remedy,
                      double available = static_cast<double>(available_memory()));
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

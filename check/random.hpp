@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numbers>
 
-namespace cubit::ops {
+namespace cubit::check {
 
 /// SplitMix64 (Steele, Lea, Flood 2014) with uniform and normal variates on top.
 class Random {
@@ -41,4 +41,4 @@ class Random {
   bool has_spare_ = false;
 };
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

@@ -6,7 +6,7 @@
 
 #include "check/random.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
 void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float>& row) {
@@ -53,11 +53,11 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
     if (element == Element::fp16)
       std::for_each(row.begin(), row.end(), [](float& x) { x = std::clamp(x, -65504.f, 65504.f); });
     for (int channel = 0; channel < channels; ++channel) {
-      const std::uint16_t bits = from_float(element, row[channel]);
+      const std::uint16_t bits = ops::from_float(element, row[channel]);
       std::memcpy(dst + 2 * channel, &bits, sizeof bits);
     }
   }
   return data;
 }
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

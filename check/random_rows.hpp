@@ -6,7 +6,7 @@
 
 #include "ops/element/element.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 
 /// What rows of made-up data look like; see kRowPatternsHelp.
 inline constexpr int kRowPatterns = 6;
@@ -15,4 +15,4 @@ inline constexpr const char* kRowPatternsHelp =
 /// Random rows of `element`s.
 std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed);
 
-}  // namespace cubit::ops
+}  // namespace cubit::check

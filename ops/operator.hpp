@@ -1,12 +1,12 @@
 // What every operator provides, so that the library, the command line, the benchmark and `explain` need not know it.
 //
 // descriptor text ──specialise──► Specialisation { plan, source } ──encode(arguments)──► launch shape + parameters
-//                 ──problem─────► Problem { host tensors, reference, arguments }  (tools and tests)
+//
+// Problems and references of operators, which only tools and tests need: check/problem.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +17,7 @@
 #include "codegen/kernel_source.hpp"
 #include "codegen/tile_layout.hpp"
 #include "ops/map_parameters.hpp"
+#include "ops/numbers.hpp"
 #include "runtime/device.hpp"
 #include "runtime/kernel.hpp"
 
@@ -109,72 +110,12 @@ class Specialisation {
   virtual std::size_t repeatable_bytes() const { return 0; }
 };
 
-/// A tensor by name, in host or device memory. Types are spelled as safetensors spells them: BF16, F16, F32, U8, I32 …
-struct Tensor {
-  std::string name;
-  std::string type;
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in elements
-  void* data = nullptr;
-
-  std::int64_t elements() const;
-  std::size_t bytes() const;  ///< of a dense tensor of this shape
-};
-
-int type_bytes(std::string_view type);  ///< throws Failure(invalid_argument) for a type that is not known
-
-using Numbers = std::map<std::string, double>;  ///< "softmax_scale" -> 0.0883
-
-/// One concrete case of an operator: inputs in host memory, outputs to be computed. For tools and tests.
-class Problem {
- public:
-  virtual ~Problem() = default;
-  virtual const std::vector<Tensor>& inputs() const = 0;  ///< host data, owned by the problem, dense
-  /// Shapes and types. `data`: what the launch finds there, where it changes a tensor in part; else null.
-  virtual const std::vector<Tensor>& outputs() const = 0;
-  /// Bytes that any implementation must read and write, scales included: the benchmark's floor.
-  virtual std::size_t bytes_read() const = 0;
-  virtual std::size_t bytes_written() const = 0;
-  /// Multiplications and additions that any implementation must do, each counted.
-  virtual double operations() const { return 0; }
-  /// The public argument struct for tensors at these device addresses (inputs, then outputs, in order).
-  virtual std::vector<std::byte> arguments(std::span<void* const> device_data) const = 0;
-  /// Computes the outputs in double precision on the dequantised inputs and compares: the largest error over all
-  /// (sequence, head) or rows, in the norm of the design: |got - ref| / max(|ref|, 0.1 |sum of absolute
-  /// contributions|). `got`: the outputs' host data, in order.
-  struct Comparison {
-    double error = 0;
-    double tolerance = 0;  ///< of that place: rounding alone may be more than the operator's
-    std::string worst;     ///< "sequence 3, head 7"
-  };
-  virtual Comparison compare(std::span<const void* const> got) const = 0;
-};
-
 /// How one field of a descriptor reads; for `--help`, `cubit explain` and generated lists of descriptors.
 struct FieldHelp {
   std::string name;
   std::string accepts;   ///< "64, 128"
   std::string standard;  ///< the default's text
   std::string meaning;
-};
-
-/// One row of an operator's benchmark, and what it shall reach.
-struct BenchCase {
-  std::string group;  ///< rows that are read together: "32 query heads, 8 KV heads"
-  std::string name;   ///< "B=1 T=8192"
-  std::string descriptor;
-  Numbers sizes;                   ///< as Operator::random takes them
-  double target_microseconds = 0;  ///< at most, on an NVIDIA H200; 0: not said
-  double target_share = 0;         ///< of the read floor in the same run, at least; 0: not said
-  /// Where ways to share work are compared: the descriptor whose launches can have them; none: the case is left out.
-  std::string comparable = {};
-};
-
-/// A way to share a launch's work among blocks, which a launch can be asked for.
-struct Decomposition {
-  std::string name;         ///< "split_k"
-  Numbers numbers;          ///< launch arguments that ask for it
-  std::string fields = {};  ///< "atomic_splits=true", which descriptors have for it beside their own; or none
 };
 
 class Operator {
@@ -184,12 +125,7 @@ class Operator {
   virtual std::string_view summary() const = 0;
   virtual std::vector<FieldHelp> fields() const = 0;
   virtual std::string tensors_help() const = 0;            ///< one line per input and output
-  virtual std::string random_help() const = 0;             ///< what `random` accepts
   virtual std::string suggest_help() const { return ""; }  ///< what `suggest` chooses, and by which sizes
-  /// What `cubit bench` measures where it is given the operator alone. A descriptor may be one of a later version.
-  virtual std::vector<BenchCase> bench_cases() const { return {}; }
-  /// What `cubit bench --decomposition all` compares; the first is what the others are compared with.
-  virtual std::vector<Decomposition> decompositions() const { return {}; }
 
   /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
   virtual std::string canonical(std::string_view text) const = 0;
@@ -199,11 +135,6 @@ class Operator {
   virtual std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const;
   virtual std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                            const codegen::Architecture& architecture) const = 0;
-  /// Takes over copies of `inputs`; checks names, types and shapes against the descriptor. `numbers`: launch scalars.
-  virtual std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                           const Numbers& numbers) const = 0;
-  /// Made-up data: sizes such as {"batch", 4}; the same seed gives the same bytes.
-  virtual std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const = 0;
 };
 
 /// The one table of operators (ops/registry.cpp).

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "check/gqa_decode/problem.hpp"
 #include "ops/text.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 namespace {
 
 /// Rows of 68 bytes are only 4-byte aligned where they are not padded.
@@ -190,4 +190,4 @@ std::vector<BenchCase> bench_cases() {
   return cases;
 }
 
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

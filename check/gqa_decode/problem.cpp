@@ -11,9 +11,8 @@
 #include "base/parallel.hpp"
 #include "check/gqa_decode/problem.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 namespace {
 
 constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
@@ -478,4 +477,4 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
 }
 
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

@@ -2,11 +2,11 @@
 // rest.
 #pragma once
 
+#include "check/gqa_decode/reference.hpp"
 #include "check/kv_cache/host_cache.hpp"
 #include "check/random.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 
 /// Of a made-up query, and what a query's dimensions are called: with one query token that of tokens may be left out,
 /// and is where queries are made up.
@@ -91,4 +91,11 @@ class GqaProblem final : public Problem {
   LaunchNumbers numbers_;
 };
 
-}  // namespace cubit::ops::gqa_decode
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+
+std::string random_help();
+/// The table of docs/performance/gqa_decode.md.
+std::vector<BenchCase> bench_cases();
+
+}  // namespace cubit::check::gqa_decode

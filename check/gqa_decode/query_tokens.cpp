@@ -5,7 +5,7 @@
 #include "check/gqa_decode/problem.hpp"
 #include "check/random.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 
 bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position) {
   const int own = query_position(descriptor, length, token);
@@ -57,4 +57,4 @@ std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t bat
   return data;
 }
 
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

@@ -12,7 +12,7 @@
 #include "check/made_up_data.hpp"
 #include "check/random.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 namespace {
 
 /// What the rows of the cache look like; see random_help().
@@ -185,6 +185,14 @@ Sizes read_sizes(const GqaDecode& descriptor, const Numbers& numbers) {
 
 }  // namespace
 
+std::string random_help() {
+  return "batch, context (tokens), kv_heads, lengths (1: a tensor, as where ragged, of the context each), ragged (1: "
+         "log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
+         "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
+         "(where cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and "
+         "0, where window=true), splits";
+}
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const GqaDecode descriptor = parse(text);
   Sizes sizes = read_sizes(descriptor, numbers);
@@ -232,4 +240,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<GqaProblem>(descriptor, std::move(inputs), sizes.launch);
 }
 
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

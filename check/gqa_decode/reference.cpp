@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "check/gqa_decode/reference.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 namespace {
 
 /// Shift + 7.5 · scale of a channel of packed rows, whose header has scale and shift of each group.
@@ -76,4 +76,4 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   return result;
 }
 
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

@@ -9,11 +9,11 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/kv_append/problem.hpp"
 #include "check/kv_cache/rows_problem.hpp"
 #include "check/random.hpp"
-#include "ops/kv_append/kv_append.hpp"
 
-namespace cubit::ops::kv_append {
+namespace cubit::check::kv_append {
 namespace {
 
 using kv_cache::CacheNumbers;
@@ -412,6 +412,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
 }
 
+std::string random_help() {
+  return fmt::format(
+      "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
+      "tokens beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
+      kRowPatternsHelp);
+}
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const KvAppend descriptor = parse(text);
   const Sizes sizes = read_sizes(descriptor, numbers);
@@ -448,4 +455,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
 }
 
-}  // namespace cubit::ops::kv_append
+}  // namespace cubit::check::kv_append

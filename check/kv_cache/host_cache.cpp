@@ -9,7 +9,7 @@
 #include "check/kv_cache/host_cache.hpp"
 #include "check/random.hpp"
 
-namespace cubit::ops::kv_cache {
+namespace cubit::check::kv_cache {
 namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
@@ -282,4 +282,4 @@ void add_page_table(Tensors& tensors, std::int64_t batch, std::int64_t context, 
   tensors.add(dense("page_table", "I32", {batch, columns}, nullptr), std::move(storage));
 }
 
-}  // namespace cubit::ops::kv_cache
+}  // namespace cubit::check::kv_cache

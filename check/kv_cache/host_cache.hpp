@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "check/host_tensors.hpp"
+#include "check/kv_cache/row_values.hpp"
 #include "check/random_rows.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
 
-namespace cubit::ops::kv_cache {
+namespace cubit::check::kv_cache {
 
 inline constexpr const char* kRowNames[] = {"key", "value"};
 inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
@@ -101,4 +102,4 @@ float peak_of(Element element, const char* rows, std::int64_t count, int channel
 void compare_rows(const char* name, const CacheShape& shape, std::span<const char> expected, const void* got,
                   std::optional<Element> values, Problem::Comparison& comparison);
 
-}  // namespace cubit::ops::kv_cache
+}  // namespace cubit::check::kv_cache

@@ -8,7 +8,7 @@
 #include "check/kv_cache/host_cache.hpp"
 #include "check/random.hpp"
 
-namespace cubit::ops::kv_cache {
+namespace cubit::check::kv_cache {
 float peak_of(Element element, const char* rows, std::int64_t count, int channels) {
   constexpr std::int64_t kEnough = 4096;
   float peak = 0;
@@ -90,4 +90,4 @@ void compare_rows(const char* name, const CacheShape& shape, std::span<const cha
   }
 }
 
-}  // namespace cubit::ops::kv_cache
+}  // namespace cubit::check::kv_cache

@@ -9,7 +9,7 @@
 
 #include "check/made_up_data.hpp"
 
-namespace cubit::ops::kv_cache {
+namespace cubit::check::kv_cache {
 namespace {
 
 /// Of a tensor of rows that are values, not of packed rows and not of scales.
@@ -133,4 +133,4 @@ void RowSizes::settle(KvAddressing addressing, const CacheFormats& formats) {
                   "ask for a smaller batch, tokens, context or kv_heads");
 }
 
-}  // namespace cubit::ops::kv_cache
+}  // namespace cubit::check::kv_cache

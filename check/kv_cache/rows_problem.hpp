@@ -6,7 +6,7 @@
 
 #include "check/kv_cache/host_cache.hpp"
 
-namespace cubit::ops::kv_cache {
+namespace cubit::check::kv_cache {
 
 /// Rows into rows, bit for bit but for NaN among 16-bit values: each output has rows of `output_shape`, of as many
 /// bytes as its last dimension.
@@ -93,4 +93,4 @@ struct RowSizes {
   void settle(KvAddressing addressing, const CacheFormats& formats);
 };
 
-}  // namespace cubit::ops::kv_cache
+}  // namespace cubit::check::kv_cache

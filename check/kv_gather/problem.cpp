@@ -8,10 +8,10 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "check/kv_cache/rows_problem.hpp"
+#include "check/kv_gather/problem.hpp"
 #include "check/random.hpp"
-#include "ops/kv_gather/kv_gather.hpp"
 
-namespace cubit::ops::kv_gather {
+namespace cubit::check::kv_gather {
 namespace {
 
 using kv_cache::CacheNumbers;
@@ -188,6 +188,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<KvGatherProblem>(descriptor, std::move(taken), launch);
 }
 
+std::string random_help() {
+  return fmt::format(
+      "batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), page_size and hnd (where "
+      "cache=paged), {}",
+      kRowPatternsHelp);
+}
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const KvGather descriptor = parse(text);
   const kv_cache::RowSizes sizes = read_sizes(descriptor, numbers);
@@ -212,4 +219,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<KvGatherProblem>(descriptor, std::move(inputs), LaunchNumbers{sizes.tokens, sizes.cache});
 }
 
-}  // namespace cubit::ops::kv_gather
+}  // namespace cubit::check::kv_gather

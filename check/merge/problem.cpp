@@ -11,11 +11,11 @@
 #include "base/parallel.hpp"
 #include "check/host_tensors.hpp"
 #include "check/made_up_data.hpp"
+#include "check/merge/problem.hpp"
 #include "check/random.hpp"
 #include "ops/element/element.hpp"
-#include "ops/merge/merge.hpp"
 
-namespace cubit::ops::merge {
+namespace cubit::check::merge {
 namespace {
 
 constexpr const char* kOutputs = "partial_outputs";
@@ -257,6 +257,11 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<MergeProblem>(descriptor, std::move(taken), with_lse);
 }
 
+std::string random_help() {
+  return "parts, rows, heads, lse, pattern (0 normal, 1 empty parts, 2 log-sum-exps far apart, 3 the largest ones, 4 "
+         "equal ones and outputs that cancel, 5 ascending ones)";
+}
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const Merge descriptor = parse(text);
   const Sizes sizes = read_sizes(descriptor, numbers);
@@ -286,4 +291,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<MergeProblem>(descriptor, std::move(inputs), sizes.lse);
 }
 
-}  // namespace cubit::ops::merge
+}  // namespace cubit::check::merge

@@ -11,10 +11,10 @@
 #include "check/host_tensors.hpp"
 #include "check/made_up_data.hpp"
 #include "check/random_rows.hpp"
+#include "check/w4_quantize/problem.hpp"
 #include "ops/element/element.hpp"
-#include "ops/w4_quantize/w4_quantize.hpp"
 
-namespace cubit::ops::w4_quantize {
+namespace cubit::check::w4_quantize {
 namespace {
 
 /// The error is how many numbers differ; the first is `worst`.
@@ -146,6 +146,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<QuantizeProblem>(descriptor, std::move(taken), with_errors);
 }
 
+std::string random_help() { return fmt::format("n, k, errors, {}", kRowPatternsHelp); }
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const W4Quantize descriptor = parse(text);
   std::int64_t n = 1024;
@@ -175,4 +177,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<QuantizeProblem>(descriptor, std::move(inputs), with_errors);
 }
 
-}  // namespace cubit::ops::w4_quantize
+}  // namespace cubit::check::w4_quantize

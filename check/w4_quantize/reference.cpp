@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "base/parallel.hpp"
+#include "check/w4_quantize/problem.hpp"
 #include "ops/element/element.hpp"
-#include "ops/w4_quantize/w4_quantize.hpp"
 
-namespace cubit::ops::w4_quantize {
+namespace cubit::check::w4_quantize {
 namespace {
 
 struct Factors {
@@ -113,4 +113,4 @@ Quantised quantise(const W4Quantize& descriptor, const std::uint16_t* weights, s
   return quantiser.result();
 }
 
-}  // namespace cubit::ops::w4_quantize
+}  // namespace cubit::check::w4_quantize

@@ -1,9 +1,10 @@
 // What `cubit bench w4a16_gemm` measures, and what each cell shall reach: the table of docs/performance/w4a16_gemm.md.
+#include <cubit/w4a16_gemm.h>
 #include <fmt/format.h>
 
-#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 namespace {
 
 struct Shape {
@@ -92,4 +93,11 @@ std::vector<BenchCase> bench_cases() {
   return cases;
 }
 
-}  // namespace cubit::ops::w4a16_gemm
+std::vector<Decomposition> decompositions() {
+  return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
+          {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
+          {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}},
+          {"split_k_atomic", {{"decomposition", CUBIT_W4A16_SPLIT_K_ATOMIC}}, "atomic_splits=true"}};
+}
+
+}  // namespace cubit::check::w4a16_gemm

@@ -12,7 +12,7 @@
 #include "ops/element/element.hpp"
 #include "ops/kernel_family.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 namespace {
 
 /// A number of a tensor that may lie at any address.
@@ -186,4 +186,4 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return problem;
 }
 
-}  // namespace cubit::ops::w4a16_gemm
+}  // namespace cubit::check::w4a16_gemm

@@ -13,7 +13,7 @@
 #include "check/host_tensors.hpp"
 #include "ops/element/element.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 
 bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, double value) {
   if (name == "decomposition") {
@@ -266,4 +266,4 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
   return result;
 }
 
-}  // namespace cubit::ops::w4a16_gemm
+}  // namespace cubit::check::w4a16_gemm

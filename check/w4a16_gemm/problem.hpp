@@ -5,9 +5,9 @@
 #include <array>
 
 #include "check/host_tensors.hpp"
-#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "check/w4a16_gemm/reference.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 
 /// What a launch takes beside tensors: see cubit_w4a16_gemm_arguments.
 struct LaunchNumbers {
@@ -73,4 +73,12 @@ class GemmProblem final : public Problem {
   LaunchNumbers numbers_;
 };
 
-}  // namespace cubit::ops::w4a16_gemm
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+
+std::string random_help();
+/// The table of docs/performance/w4a16_gemm.md.
+std::vector<BenchCase> bench_cases();
+std::vector<Decomposition> decompositions();
+
+}  // namespace cubit::check::w4a16_gemm

@@ -10,7 +10,7 @@
 #include "check/w4a16_gemm/problem.hpp"
 #include "ops/element/element.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 namespace {
 
 /// What activations, scales and zeros look like; see random_help().
@@ -136,6 +136,11 @@ class Maker {
 
 }  // namespace
 
+std::string random_help() {
+  return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
+         "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
+}
+
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const W4a16Gemm descriptor = parse(text);
   const auto [m, n, k, pattern, launch] = read_sizes(descriptor, numbers);
@@ -154,4 +159,4 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), launch);
 }
 
-}  // namespace cubit::ops::w4a16_gemm
+}  // namespace cubit::check::w4a16_gemm

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <numbers>
 
+#include "check/w4a16_gemm/reference.hpp"
 #include "ops/element/element.hpp"
-#include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
-namespace cubit::ops::w4a16_gemm {
+namespace cubit::check::w4a16_gemm {
 namespace {
 
 /// Of a word with `bits` each, the one at `place`.
@@ -63,4 +63,4 @@ double apply_function(GemmFunction function, double x) {
   return x;
 }
 
-}  // namespace cubit::ops::w4a16_gemm
+}  // namespace cubit::check::w4a16_gemm

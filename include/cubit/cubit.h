@@ -68,21 +68,17 @@ typedef struct cubit_error {
 /* Returns the last failure of a call on this thread. */
 CUBIT_API const cubit_error* cubit_last_error(void);
 
+/* Sets this thread's last error from its three parts. Libraries on top of cubit, such as libcubit_check, report their
+ * errors in this way. The texts are copied; NULL means "". */
+CUBIT_API void cubit_set_last_error(cubit_status status, const char* what, const char* why, const char* remedy);
+
 /* The version of the library at run time: major * 10000 + minor * 100 + patch. */
 CUBIT_API int cubit_version(void);
 
 /* ---- operators and architectures (JSON text, owned by the library until this thread's next string result) ------ */
 
-/* Lists all operators as JSON: [{name, summary, fields: [{name, accepts, default, meaning}], tensors, random, suggest,
- * bench: [{group, name, descriptor, sizes, target_microseconds, target_share, comparable}], decompositions: [{name,
- * numbers, fields}]}].
- *
- * `bench` holds the operator's benchmark cases. `sizes` are the sizes from which a case makes its data. The targets are
- * microseconds on an NVIDIA H200 and the share of the read floor in the same run; a target is null if the case has
- * none. `decompositions` lists the ways to divide one launch among thread blocks: the launch arguments that select each
- * way, and the descriptor fields that each way requires. `comparable` says whether a case takes part in the comparison
- * of decompositions.
- */
+/* Lists all operators as JSON: [{name, summary, fields: [{name, accepts, default, meaning}], tensors, suggest}].
+ * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm, …}]. `usual`
  * marks the architectures to compile for when the target devices are not known. */
@@ -401,49 +397,6 @@ CUBIT_API cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arg
  * read during the call only; `parameters` is NULL if `parameter_bytes` is 0. */
 CUBIT_API cubit_status cubit_kernel_launch_raw(cubit_kernel* kernel, const uint32_t grid[3], const void* parameters,
                                                size_t parameter_bytes, const cubit_launch* launch);
-
-/* ---- problems: one test case of an operator as named tensors, for tools and tests ------------------------------- */
-
-typedef struct cubit_problem cubit_problem; /* one owner */
-
-/* One named tensor in host memory. */
-typedef struct cubit_tensor {
-  const char* name;
-  const char* type; /* spelled as in safetensors: "BF16", "F16", "F32", "U8", "I32" */
-  int rank;         /* number of dimensions, at most 8 */
-  int64_t shape[8]; /* the first `rank` entries, outermost dimension first */
-  /* Host memory, dense and row-major. For an output that a launch changes only in part, `data` holds the values before
-   * the launch; for every other output `data` is NULL. */
-  void* data;
-} cubit_tensor;
-
-/* Creates a problem from input tensors. The call copies the inputs and checks names, types and shapes against the
- * descriptor. `inputs` and `numbers` may be NULL if their counts are 0. */
-CUBIT_API cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* inputs, size_t input_count,
-                                            const cubit_number* numbers, size_t number_count, cubit_problem** problem);
-/* Creates a problem with made-up input data for sizes such as {"batch", 4}. The same seed gives the same bytes. */
-CUBIT_API cubit_status cubit_problem_random(const char* descriptor, const cubit_number* sizes, size_t size_count,
-                                            uint64_t seed, cubit_problem** problem);
-CUBIT_API void cubit_problem_release(cubit_problem* problem);
-CUBIT_API size_t cubit_problem_input_count(const cubit_problem* problem);
-CUBIT_API size_t cubit_problem_output_count(const cubit_problem* problem);
-/* Return one tensor of the problem. Its strings and data stay valid while the problem lives. */
-CUBIT_API cubit_status cubit_problem_input(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
-CUBIT_API cubit_status cubit_problem_output(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
-/* Returns the bytes that any implementation must read and write. */
-CUBIT_API cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_read, size_t* bytes_written);
-/* Returns the number of multiplications plus additions that any implementation must do. */
-CUBIT_API cubit_status cubit_problem_operations(const cubit_problem* problem, double* operations);
-/* Returns the operator's argument struct for tensors at these device addresses, inputs first, then outputs. The result
- * stays valid until this thread's next call of this function. `bytes` receives the size of the struct and may be NULL.
- */
-CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
-                                               const void** arguments, size_t* bytes);
-/* Compares outputs with a reference in double precision. Among all compared places, the call reports the one whose
- * error is the largest share of its tolerance: `error`, `tolerance` and the place in `worst`. Each of the three may be
- * NULL. The text in `worst` stays valid until this thread's next string result. */
-CUBIT_API cubit_status cubit_problem_compare(const cubit_problem* problem, const void* const* outputs, size_t count,
-                                             double* error, double* tolerance, const char** worst);
 
 #ifdef __cplusplus
 }

@@ -45,6 +45,9 @@ class Error : public std::exception {
   std::string remedy_;
 };
 
+/// Sizes and launch arguments by name: {"batch", 4}.
+using Numbers = std::vector<std::pair<std::string, double>>;
+
 namespace detail {
 
 inline void check(cubit_status status) {
@@ -58,7 +61,7 @@ std::string text(Function function, Arguments... arguments) {
   return result;
 }
 
-inline std::vector<cubit_number> c_numbers(const std::vector<std::pair<std::string, double>>& numbers) {
+inline std::vector<cubit_number> c_numbers(const Numbers& numbers) {
   std::vector<cubit_number> c;
   for (const auto& [name, value] : numbers) c.push_back({name.c_str(), value});
   return c;
@@ -240,7 +243,7 @@ class Kernel {
   void prepare(const Device& device) const { detail::check(cubit_kernel_prepare(handle_, device.handle())); }
 
   /// Bytes of workspace that a launch with these arguments needs. `Arguments` is the operator's public struct, or the
-  /// pointer that Problem::arguments returned.
+  /// pointer that Problem::arguments of <cubit/check.hpp> returned.
   template <class Arguments>
   std::size_t workspace(const Arguments& arguments, const Device* device = nullptr) const {
     std::size_t bytes = 0;
@@ -361,112 +364,12 @@ class Engine {
   std::unique_ptr<cubit_engine, Release> handle_;
 };
 
-/// One test case of an operator as named tensors, for tools and tests. A Problem owns its tensors.
-class Problem {
- public:
-  /// Names and values of sizes or scalar arguments, such as {"batch", 4}.
-  using Numbers = std::vector<std::pair<std::string, double>>;
-
-  /// Copies `inputs`; throws cubit::Error if a name, type or shape does not fit the descriptor.
-  Problem(const std::string& descriptor, std::span<const cubit_tensor> inputs, const Numbers& numbers = {}) {
-    const auto c = detail::c_numbers(numbers);
-    cubit_problem* problem = nullptr;
-    detail::check(cubit_problem_create(descriptor.c_str(), inputs.data(), inputs.size(), c.data(), c.size(), &problem));
-    handle_.reset(problem);
-  }
-  /// Makes input data for the given sizes. The same seed gives the same bytes.
-  static Problem random(const std::string& descriptor, const Numbers& sizes, std::uint64_t seed) {
-    const auto c = detail::c_numbers(sizes);
-    cubit_problem* problem = nullptr;
-    detail::check(cubit_problem_random(descriptor.c_str(), c.data(), c.size(), seed, &problem));
-    return Problem(problem);
-  }
-
-  /// The tensors point into this Problem.
-  std::vector<cubit_tensor> inputs() const {
-    return tensors(cubit_problem_input_count(handle_.get()), cubit_problem_input);
-  }
-  std::vector<cubit_tensor> outputs() const {
-    return tensors(cubit_problem_output_count(handle_.get()), cubit_problem_output);
-  }
-  /// Bytes that any implementation must read and write.
-  std::size_t bytes_read() const { return traffic().first; }
-  std::size_t bytes_written() const { return traffic().second; }
-  /// Number of multiplications plus additions that any implementation must do.
-  double operations() const {
-    double operations = 0;
-    detail::check(cubit_problem_operations(handle_.get(), &operations));
-    return operations;
-  }
-  /// The operator's argument struct for tensors at these device addresses, inputs first, then outputs. The struct stays
-  /// valid until this thread's next call of arguments().
-  const void* arguments(std::span<void* const> device_data) const {
-    const void* result = nullptr;
-    std::size_t bytes = 0;
-    detail::check(cubit_problem_arguments(handle_.get(), device_data.data(), device_data.size(), &result, &bytes));
-    return result;
-  }
-  /// The place with the largest error relative to its tolerance.
-  struct Comparison {
-    double error = 0;
-    double tolerance = 0;
-    std::string worst;
-    bool good() const { return error <= tolerance; }  ///< false if the error is NaN
-  };
-  /// Compares outputs in host memory with a reference in double precision.
-  Comparison compare(std::span<const void* const> outputs) const {
-    Comparison result;
-    const char* worst = nullptr;
-    detail::check(
-        cubit_problem_compare(handle_.get(), outputs.data(), outputs.size(), &result.error, &result.tolerance, &worst));
-    result.worst = worst;
-    return result;
-  }
-
- private:
-  struct Release {
-    void operator()(cubit_problem* problem) const { cubit_problem_release(problem); }
-  };
-  explicit Problem(cubit_problem* handle) : handle_(handle) {}
-  template <class Get>
-  std::vector<cubit_tensor> tensors(std::size_t count, Get get) const {
-    std::vector<cubit_tensor> result(count);
-    for (std::size_t i = 0; i < count; ++i) detail::check(get(handle_.get(), i, &result[i]));
-    return result;
-  }
-  std::pair<std::size_t, std::size_t> traffic() const {
-    std::size_t read = 0;
-    std::size_t written = 0;
-    detail::check(cubit_problem_traffic(handle_.get(), &read, &written));
-    return {read, written};
-  }
-
-  std::unique_ptr<cubit_problem, Release> handle_;
-};
-
 /// The descriptor with its performance fields chosen for launches of these sizes; see cubit_suggest.
-inline std::string suggest(const std::string& descriptor, const Problem::Numbers& sizes,
-                           const std::string& architecture, int multiprocessors,
-                           std::int64_t memory_bytes_per_second = 0) {
+inline std::string suggest(const std::string& descriptor, const Numbers& sizes, const std::string& architecture,
+                           int multiprocessors, std::int64_t memory_bytes_per_second = 0) {
   const auto c = detail::c_numbers(sizes);
   return detail::text(cubit_suggest, descriptor.c_str(), c.data(), c.size(), architecture.c_str(), multiprocessors,
                       memory_bytes_per_second);
-}
-
-/// Bytes of one element of a tensor type, spelled as in safetensors; 0 for an unknown type.
-inline std::size_t type_bytes(std::string_view type) {
-  if (type == "U8" || type == "I8" || type == "BOOL" || type == "F8_E4M3" || type == "F8_E5M2") return 1;
-  if (type == "F16" || type == "BF16" || type == "I16" || type == "U16") return 2;
-  if (type == "F32" || type == "I32" || type == "U32") return 4;
-  if (type == "F64" || type == "I64" || type == "U64") return 8;
-  return 0;
-}
-
-/// Bytes of a dense tensor with this type and shape.
-inline std::size_t tensor_bytes(const cubit_tensor& tensor) {
-  std::size_t bytes = type_bytes(tensor.type);
-  for (int i = 0; i < tensor.rank; ++i) bytes *= static_cast<std::size_t>(tensor.shape[i]);
-  return bytes;
 }
 
 }  // namespace cubit

@@ -34,31 +34,16 @@ class GqaDecodeOperator final : public Operator {
            "or 1); where soft_cap=true soft_cap; where window=true window and kept_tokens (tokens; default 0); for "
            "tuning splits";
   }
-  std::string random_help() const override {
-    return "batch, context (tokens), kv_heads, lengths (1: a tensor, as where ragged, of the context each), ragged (1: "
-           "log-uniform lengths), lse, softmax_scale, pattern (0 normal, "
-           "1 outlier channels, 2 constant rows, 3 one huge logit, 4 tiny values, 5 large values), page_size and hnd "
-           "(where cache=paged), soft_cap (default 30, where soft_cap=true), window and kept_tokens (default 128 and "
-           "0, where window=true), splits";
-  }
   std::string suggest_help() const override {
     return "family, where it is auto, by kv_heads (default 1) and, where cache=paged, page_size (default 16)";
   }
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
     return gqa_decode::suggest(gqa_decode::families(), gqa_decode::parse(text), sizes, device).text();
   }
-  std::vector<BenchCase> bench_cases() const override { return gqa_decode::bench_cases(); }
   std::string canonical(std::string_view text) const override { return gqa_decode::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     return gqa_decode::specialise(gqa_decode::families(), gqa_decode::parse(text), architecture);
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return gqa_decode::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return gqa_decode::make_random_problem(text, sizes, seed);
   }
 };
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "check/host_tensors.hpp"
 #include "ops/gqa_decode/family.hpp"
+#include "ops/numbers.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {

@@ -22,13 +22,5 @@ PlanReport make_report(const KvAppend& descriptor);
 /// Throws Failure(invalid_argument) for what <cubit/kv_append.h> rules out.
 Launch encode(const KvAppend& descriptor, const void* public_arguments, const runtime::DeviceFacts& device);
 
-/// Turns the first `rotary_dim` channels of a row in place, as <cubit/kv_append.h> says.
-void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row);
-
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
-
-std::vector<BenchCase> bench_cases();
-
 }  // namespace kv_append
 }  // namespace cubit::ops

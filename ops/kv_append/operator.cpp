@@ -2,7 +2,6 @@
 // measures.
 #include <fmt/format.h>
 
-#include "check/kv_cache/host_cache.hpp"
 #include "ops/kv_append/kv_append.hpp"
 
 namespace cubit::ops {
@@ -37,13 +36,6 @@ class KvAppendOperator final : public Operator {
            "numbers: max_length (default: the cache's, or where the last new token fits); where cache=paged also hnd "
            "(0 or 1), and where there is no key_cache page_size (default 16) and pages";
   }
-  std::string random_help() const override {
-    return fmt::format(
-        "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
-        "tokens beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
-        kRowPatternsHelp);
-  }
-  std::vector<BenchCase> bench_cases() const override { return kv_append::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_append::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
@@ -54,13 +46,6 @@ class KvAppendOperator final : public Operator {
           return kv_append::encode(descriptor, arguments, device);
         });
   }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return kv_append::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return kv_append::make_random_problem(text, sizes, seed);
-  }
 };
 
 }  // namespace
@@ -68,26 +53,6 @@ class KvAppendOperator final : public Operator {
 const Operator& kv_append_operator() {
   static const KvAppendOperator instance;
   return instance;
-}
-
-std::vector<BenchCase> kv_append::bench_cases() {
-  std::vector<BenchCase> cases;
-  const Numbers prefill = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
-  const Numbers decode = {{"batch", 64}, {"tokens", 1}, {"kv_heads", 8}, {"context", 16}};
-  for (const char* format :
-       {"", "kv=fp16,input=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "rotary=half_split",
-        "kv=int4_rows,groups=4,rotary=half_split", "kv=int8_split", "kv=fp8_e4m3", "kv=fp8_e5m2",
-        "kv=fp8_e4m3,scales=tensor", "kv=int8_split,rotary=half_split", "cache=paged",
-        "kv=int4_rows,groups=4,rotary=half_split,cache=paged", "kv=fp8_e4m3,value=int4_rows,value_groups=4",
-        "value=fp8_e4m3", "head_dim=192,value_dim=128"}) {
-    const std::string descriptor = *format == 0 ? "kv_append" : fmt::format("kv_append:{}", format);
-    cases.push_back({"8192 tokens, 8 KV heads", "prefill", descriptor, prefill, 0, 0.85});
-  }
-  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
-    const std::string descriptor = cases[i].descriptor;
-    cases.push_back({"64 sequences, one token each, 8 KV heads", "decode", descriptor, decode, 4, 0});
-  }
-  return cases;
 }
 
 }  // namespace cubit::ops

@@ -157,15 +157,4 @@ void settle_formats(Descriptor& descriptor, std::string_view text) {
   validate_formats(formats, descriptor.text());
 }
 
-/// One row, as KvFormat has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
-/// the row makes them, else read.
-void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);
-/// One row of values, each exact.
-void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales = nullptr);
-/// The scale of values up to `peak`, rounded to its type, as it is stored.
-void store_scale(const RowFormat& format, float peak, char* dst);
-float load_scale(const RowFormat& format, const char* src);
-void load_row(Element element, const char* src, int channels, float* dst);
-void store_row(Element element, const float* src, int channels, char* dst);
-
 }  // namespace cubit::ops::kv_cache

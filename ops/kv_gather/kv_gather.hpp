@@ -22,10 +22,5 @@ PlanReport make_report(const KvGather& descriptor);
 /// Throws Failure(invalid_argument) for what <cubit/kv_gather.h> rules out.
 Launch encode(const KvGather& descriptor, const void* public_arguments);
 
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
-
-std::vector<BenchCase> bench_cases();
-
 }  // namespace kv_gather
 }  // namespace cubit::ops

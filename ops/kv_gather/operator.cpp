@@ -2,7 +2,6 @@
 // measures.
 #include <fmt/format.h>
 
-#include "check/kv_cache/host_cache.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 
 namespace cubit::ops {
@@ -29,13 +28,6 @@ class KvGatherOperator final : public Operator {
            "numbers: tokens (default: as many as the longest sequence gives), max_length; where cache=paged also hnd "
            "(0 or 1)";
   }
-  std::string random_help() const override {
-    return fmt::format(
-        "batch, tokens, kv_heads, context (tokens in the cache), ragged (1: from and to), page_size and hnd (where "
-        "cache=paged), {}",
-        kRowPatternsHelp);
-  }
-  std::vector<BenchCase> bench_cases() const override { return kv_gather::bench_cases(); }
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
@@ -46,13 +38,6 @@ class KvGatherOperator final : public Operator {
           return kv_gather::encode(descriptor, arguments);
         });
   }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return kv_gather::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return kv_gather::make_random_problem(text, sizes, seed);
-  }
 };
 
 }  // namespace
@@ -60,19 +45,6 @@ class KvGatherOperator final : public Operator {
 const Operator& kv_gather_operator() {
   static const KvGatherOperator instance;
   return instance;
-}
-
-std::vector<BenchCase> kv_gather::bench_cases() {
-  std::vector<BenchCase> cases;
-  const Numbers sizes = {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}, {"context", 8192}};
-  for (const char* format :
-       {"", "kv=fp16,output=fp16", "kv=int4_rows", "kv=int4_rows,groups=4", "kv=int8_split", "kv=fp8_e4m3",
-        "kv=int4_rows,groups=4,cache=paged", "kv=fp8_e4m3,value=int4_rows,value_groups=4", "value=fp8_e4m3",
-        "head_dim=192,value_dim=128"}) {
-    const std::string descriptor = *format == 0 ? "kv_gather" : fmt::format("kv_gather:{}", format);
-    cases.push_back({"8192 tokens, 8 KV heads", "all", descriptor, sizes, 0, 0.85});
-  }
-  return cases;
 }
 
 }  // namespace cubit::ops

@@ -27,14 +27,8 @@ PlanReport make_report(const Merge& descriptor);
 /// Throws Failure(invalid_argument) for what <cubit/merge.h> rules out.
 Launch encode(const Merge& descriptor, const void* public_arguments);
 
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
-
 /// What <cubit/merge.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
 void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads);
-
-/// What `random` takes for pattern.
-inline constexpr int kPatterns = 6;
 
 }  // namespace merge
 }  // namespace cubit::ops

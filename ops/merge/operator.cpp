@@ -21,25 +21,6 @@ class MergeOperator final : public Operator {
            "lse [..., heads] F32 (where lse=1)\n"
            "numbers: lse (0 or 1; default 0)";
   }
-  std::string random_help() const override {
-    return "parts, rows, heads, lse, pattern (0 normal, 1 empty parts, 2 log-sum-exps far apart, 3 the largest ones, 4 "
-           "equal ones and outputs that cancel, 5 ascending ones)";
-  }
-  std::vector<BenchCase> bench_cases() const override {
-    std::vector<BenchCase> cases;
-    for (const char* descriptor :
-         {"merge", "merge:input=fp16,output=fp16", "merge:input=fp32", "merge:head_dim=64", "merge:head_dim=512"}) {
-      for (const double parts : {2, 8}) {
-        cases.push_back({"8192 queries, 32 heads",
-                         fmt::format("{} parts", parts),
-                         descriptor,
-                         {{"parts", parts}, {"rows", 8192}, {"heads", 32}},
-                         0,
-                         0.85});
-      }
-    }
-    return cases;
-  }
   std::string canonical(std::string_view text) const override { return merge::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
@@ -49,13 +30,6 @@ class MergeOperator final : public Operator {
         [descriptor](const void* arguments, const runtime::DeviceFacts&) {
           return merge::encode(descriptor, arguments);
         });
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return merge::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return merge::make_random_problem(text, sizes, seed);
   }
 };
 

@@ -48,41 +48,10 @@ class StreamCopySpecialisation final : public Specialisation {
   PlanReport report_;
 };
 
-class StreamCopyProblem final : public Problem {
- public:
-  explicit StreamCopyProblem(std::vector<char> data) : data_(std::move(data)) {
-    const auto bytes = static_cast<std::int64_t>(data_.size());
-    inputs_.push_back({"source", "U8", {bytes}, {1}, data_.data()});
-    outputs_.push_back({"destination", "U8", {bytes}, {1}, nullptr});
-  }
-  const std::vector<Tensor>& inputs() const override { return inputs_; }
-  const std::vector<Tensor>& outputs() const override { return outputs_; }
-  std::size_t bytes_read() const override { return data_.size(); }
-  std::size_t bytes_written() const override { return data_.size(); }
-  std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    require_stream_tensors(kName, device_data.size());
-    const cubit_stream_copy_arguments arguments{sizeof(cubit_stream_copy_arguments), device_data[0], device_data[1],
-                                                static_cast<std::int64_t>(data_.size())};
-    std::vector<std::byte> bytes(sizeof arguments);
-    std::memcpy(bytes.data(), &arguments, sizeof arguments);
-    return bytes;
-  }
-  Comparison compare(std::span<const void* const> got) const override {
-    if (got.size() != 1) throw Failure(Status::invalid_argument, "the outputs", "stream_copy has one");
-    const bool same = std::memcmp(data_.data(), got[0], data_.size()) == 0;
-    return {same ? 0.0 : 1.0, 0, "destination"};
-  }
-
- private:
-  std::vector<char> data_;
-  std::vector<Tensor> inputs_;
-  std::vector<Tensor> outputs_;
-};
-
 }  // namespace
 
 const Operator& stream_copy_operator() {
-  static const StreamOperator<StreamCopySpecialisation, StreamCopyProblem> instance(
+  static const StreamOperator<StreamCopySpecialisation> instance(
       {kName, "a plain copy of a buffer: the floor of kernels that write as they read",
        "source [bytes] U8, a multiple of 16\ndestination [bytes] U8"});
   return instance;

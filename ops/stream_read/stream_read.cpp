@@ -49,53 +49,10 @@ class StreamReadSpecialisation final : public Specialisation {
   PlanReport report_;
 };
 
-class StreamReadProblem final : public Problem {
- public:
-  explicit StreamReadProblem(std::vector<char> data) : data_(std::move(data)) {
-    const auto bytes = static_cast<std::int64_t>(data_.size());
-    inputs_.push_back({"source", "U8", {bytes}, {1}, data_.data()});
-    outputs_.push_back({"checksums", "U32", {kStreamReadSlots}, {1}, nullptr});
-  }
-  const std::vector<Tensor>& inputs() const override { return inputs_; }
-  const std::vector<Tensor>& outputs() const override { return outputs_; }
-  std::size_t bytes_read() const override { return data_.size(); }
-  std::size_t bytes_written() const override { return 4 * kStreamReadSlots; }
-  std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    require_stream_tensors(kName, device_data.size());
-    const cubit_stream_read_arguments arguments{sizeof(cubit_stream_read_arguments), device_data[0],
-                                                static_cast<std::int64_t>(data_.size()),
-                                                static_cast<std::uint32_t*>(device_data[1])};
-    std::vector<std::byte> bytes(sizeof arguments);
-    std::memcpy(bytes.data(), &arguments, sizeof arguments);
-    return bytes;
-  }
-  Comparison compare(std::span<const void* const> got) const override {
-    if (got.size() != 1) throw Failure(Status::invalid_argument, "the outputs", "stream_read has one");
-    const std::uint32_t expected = xor_words(data_.data(), data_.size() / 4);
-    const std::uint32_t found = xor_words(got[0], kStreamReadSlots);
-    return {expected == found ? 0.0 : 1.0, 0, "checksum"};
-  }
-
- private:
-  static std::uint32_t xor_words(const void* src, std::size_t count) {
-    std::uint32_t sum = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::uint32_t word = 0;
-      std::memcpy(&word, static_cast<const char*>(src) + 4 * i, 4);
-      sum ^= word;
-    }
-    return sum;
-  }
-
-  std::vector<char> data_;
-  std::vector<Tensor> inputs_;
-  std::vector<Tensor> outputs_;
-};
-
 }  // namespace
 
 const Operator& stream_read_operator() {
-  static const StreamOperator<StreamReadSpecialisation, StreamReadProblem> instance(
+  static const StreamOperator<StreamReadSpecialisation> instance(
       {kName, "a plain read of a buffer: the floor that benchmarks compare with",
        "source [bytes] U8, a multiple of 16\nchecksums [4096] U32: their exclusive or is that of the source's words"});
   return instance;

@@ -2,7 +2,6 @@
 // measures.
 #include <fmt/format.h>
 
-#include "check/random_rows.hpp"
 #include "ops/one_pass.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
@@ -25,23 +24,6 @@ class W4QuantizeOperator final : public Operator {
            "root of its mean square\n"
            "numbers: errors (0: no errors are written; default 1)";
   }
-  std::string random_help() const override { return fmt::format("n, k, errors, {}", kRowPatternsHelp); }
-  std::vector<BenchCase> bench_cases() const override {
-    std::vector<BenchCase> cases;
-    for (const char* descriptor : {"w4_quantize", "w4_quantize:format=awq", "w4_quantize:format=symmetric,input=bf16",
-                                   "w4_quantize:group_size=32", "w4_quantize:format=awq,group_size=all"}) {
-      for (const double size : {4096, 16384}) {
-        const bool has_groups = std::string_view(descriptor).find("all") == std::string_view::npos;
-        cases.push_back({"square layers",
-                         fmt::format("n = k = {}", size),
-                         descriptor,
-                         {{"n", size}, {"k", size}},
-                         0,
-                         has_groups ? 0.8 : 0});
-      }
-    }
-    return cases;
-  }
   std::string canonical(std::string_view text) const override { return w4_quantize::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
@@ -51,13 +33,6 @@ class W4QuantizeOperator final : public Operator {
         [descriptor](const void* arguments, const runtime::DeviceFacts&) {
           return w4_quantize::encode(descriptor, arguments);
         });
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return w4_quantize::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return w4_quantize::make_random_problem(text, sizes, seed);
   }
 };
 

@@ -27,19 +27,5 @@ Launch encode(const W4Quantize& descriptor, const void* public_arguments);
 void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k);
 std::int64_t groups_of(const W4Quantize& descriptor, std::int64_t k);
 
-/// What a launch writes, bit for bit but for the errors' root of the mean square, which is in double precision.
-struct Quantised {
-  std::vector<std::uint32_t> qweight;
-  std::vector<std::uint32_t> qzeros;  ///< empty where none are stored
-  std::vector<std::uint16_t> scales;  ///< fp16 [groups, n]
-  std::vector<float> max_error;       ///< [groups, n]
-  std::vector<double> rms_error;      ///< [groups, n]
-};
-/// `weights`: [n, k] 16-bit values of the descriptor's input type, dense.
-Quantised quantise(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k);
-
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
-
 }  // namespace w4_quantize
 }  // namespace cubit::ops

@@ -31,10 +31,6 @@ class W4a16GemmOperator final : public Operator {
            "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K, "
            "4 split-K by atomics, of atomic_splits=true), splits";
   }
-  std::string random_help() const override {
-    return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
-           "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
-  }
   std::string suggest_help() const override {
     return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=true, activation_order=true or "
            "family "
@@ -43,26 +39,12 @@ class W4a16GemmOperator final : public Operator {
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
     return w4a16_gemm::suggest(w4a16_gemm::parse(text), sizes, device).text();
   }
-  std::vector<BenchCase> bench_cases() const override { return w4a16_gemm::bench_cases(); }
-  std::vector<Decomposition> decompositions() const override {
-    return {{"data_parallel", {{"decomposition", CUBIT_W4A16_DATA_PARALLEL}}},
-            {"split_k", {{"decomposition", CUBIT_W4A16_SPLIT_K}}},
-            {"stream_k", {{"decomposition", CUBIT_W4A16_STREAM_K}}},
-            {"split_k_atomic", {{"decomposition", CUBIT_W4A16_SPLIT_K_ATOMIC}}, "atomic_splits=true"}};
-  }
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     Plan plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), architecture);
     codegen::KernelSource source = w4a16_gemm::make_source(plan, architecture);
     return std::make_shared<GemmSpecialisation>(std::move(plan), std::move(source));
-  }
-  std::unique_ptr<Problem> problem(std::string_view text, std::span<const Tensor> inputs,
-                                   const Numbers& numbers) const override {
-    return w4a16_gemm::make_problem(text, inputs, numbers);
-  }
-  std::unique_ptr<Problem> random(std::string_view text, const Numbers& sizes, std::uint64_t seed) const override {
-    return w4a16_gemm::make_random_problem(text, sizes, seed);
   }
 };
 

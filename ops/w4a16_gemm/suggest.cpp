@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "check/host_tensors.hpp"
+#include "ops/numbers.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops::w4a16_gemm {

@@ -170,24 +170,5 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
 /// Of launches alone: columns whose rows of words are not aligned as the descriptor says. Throws likewise.
 void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n);
 
-/// The table of docs/performance/w4a16_gemm.md.
-std::vector<BenchCase> bench_cases();
-
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
-
-/// The weights of a host tensor as doubles, by the formats' definition.
-struct PackedWeights {
-  const std::uint32_t* qweight = nullptr;
-  const std::uint32_t* qzeros = nullptr;
-  const std::uint16_t* scales = nullptr;
-  const std::int32_t* g_idx = nullptr;  ///< activation order only
-  int n = 0;
-  int k = 0;
-};
-double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n);
-
-double apply_function(GemmFunction function, double x);
-
 }  // namespace w4a16_gemm
 }  // namespace cubit::ops

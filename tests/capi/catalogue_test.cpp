@@ -2,7 +2,7 @@
 // in three parts per thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -20,9 +20,36 @@ TEST(Catalogue, OperatorsExplainTheirFields) {
   const json list = json::parse(cubit::operators());
   ASSERT_GE(list.size(), 2U);
   for (const json& op : list) {
-    expect_fields(op, {"name", "summary", "fields", "tensors", "random", "suggest", "bench"});
+    expect_fields(op, {"name", "summary", "fields", "tensors", "suggest"});
     for (const json& field : op["fields"]) expect_fields(field, {"name", "accepts", "default", "meaning"});
   }
+}
+
+/// libcubit and libcubit_check know the same operators, in the same order.
+TEST(Catalogue, EveryOperatorCanBeChecked) {
+  const json list = json::parse(cubit::operators());
+  const json checks = json::parse(cubit::check_operators());
+  ASSERT_EQ(list.size(), checks.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    EXPECT_EQ(list[i]["name"], checks[i]["name"]);
+    expect_fields(checks[i], {"name", "random", "bench", "decompositions"});
+    for (const json& one : checks[i]["bench"]) expect_fields(one, {"group", "name", "descriptor", "sizes"});
+  }
+}
+
+TEST(Catalogue, AnErrorOfLibcubitCheckIsTheThreadsLastError) {
+  cubit_problem* problem = nullptr;
+  EXPECT_EQ(cubit_problem_random("gemm", nullptr, 0, 1, &problem), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("there is no operator \"gemm\"; accepted: gqa_decode, kv_append"));
+  EXPECT_STREQ(cubit_last_error()->what, "descriptor \"gemm\"");
+}
+
+TEST(Catalogue, LibrariesAboveSetTheLastError) {
+  cubit_set_last_error(CUBIT_UNSUPPORTED, "a", "b", nullptr);
+  EXPECT_EQ(cubit_last_error()->status, CUBIT_UNSUPPORTED);
+  EXPECT_STREQ(cubit_last_error()->message, "a: b");
+  cubit_set_last_error(CUBIT_INTERNAL, nullptr, "b", "c");
+  EXPECT_STREQ(cubit_last_error()->message, ": b; c");
 }
 
 TEST(Catalogue, ArchitecturesAscend) {

@@ -1,5 +1,5 @@
 // Proves: an unexpected NULL gives one clear sentence that names function and parameter, and never a crash.
-#include <cubit/cubit.h>
+#include <cubit/check.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +29,7 @@ size_t g_size = 0;
 std::vector<Case> catalogue_cases() {
   return {
       {"cubit_operators: json", [] { return cubit_operators(nullptr); }},
+      {"cubit_check_operators: json", [] { return cubit_check_operators(nullptr); }},
       {"cubit_architectures: json", [] { return cubit_architectures(nullptr); }},
       {"cubit_devices: json", [] { return cubit_devices(nullptr); }},
       {"cubit_descriptor_canonical: descriptor", [] { return cubit_descriptor_canonical(nullptr, &g_text); }},

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 
 #include <cstring>
 

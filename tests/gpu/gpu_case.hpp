@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 
 namespace cubit::tests {
 

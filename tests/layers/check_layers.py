@@ -3,7 +3,7 @@
   check_layers.py <root>    prints one line per violation, "file:line: rule", and fails if there is one
 
 templates  know no host code; codegen knows no I/O, device, clock or environment; runtime knows no operator;
-ops ties these together; the C surface (capi) sits on top; tools, benchmarks and examples see only <cubit/...>.
+ops ties these together; the C surface (capi) and the problems of operators (check) sit on top, side by side; tools, benchmarks and examples see only <cubit/...>.
 Python's standard library only.
 """
 
@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "runtime": {"base", "codegen", "runtime"},
     "ops": {"base", "codegen", "templates", "runtime", "ops"},
     "capi": {"base", "codegen", "templates", "runtime", "ops", "capi"},
+    "check": {"base", "codegen", "templates", "ops", "check"},
 }
 # On top of the library: own folder and the public surface, nothing else of the tree.
 OUTSIDE = ("tools", "bench", "examples", "tests/consumer")
@@ -45,7 +46,7 @@ FORBIDDEN_CALLS = [
     (r"\bgetenv\s*\(", "reads the environment", ("runtime/settings.cpp",)),
     (r"(?<![\w:.>])assert\s*\(", "ends the process", ()),
 ]
-LIBRARY = ("base", "codegen", "templates", "runtime", "ops", "capi", "include")
+LIBRARY = ("base", "codegen", "templates", "runtime", "ops", "capi", "check", "include")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 

@@ -27,6 +27,16 @@ VIOLATIONS = [
     ("runtime/x.cpp", '#include "capi/handles.hpp"', "runtime may not include"),
     ("ops/gqa/x.cpp", '#include "tools/main.hpp"', "ops may not include"),
     ("ops/gqa/x.cpp", '#include "capi/handles.hpp"', "ops may not include"),
+    ("ops/gqa/x.cpp", '#include "check/problem.hpp"', "ops may not include"),
+    ("runtime/x.cpp", '#include "check/problem.hpp"', "runtime may not include"),
+    ("codegen/x.cpp", '#include "check/problem.hpp"', "codegen may not include"),
+    ("capi/x.cpp", '#include "check/problem.hpp"', "capi may not include"),
+    ("check/gqa/x.cpp", '#include "capi/handles.hpp"', "check may not include"),
+    ("check/gqa/x.cpp", '#include "runtime/engine.hpp"', "check may not include"),
+    ("check/gqa/x.cpp", '#include "tools/main.hpp"', "check may not include"),
+    ("check/gqa/x.cpp", '#include "problem.hpp"', "names its file from the root"),
+    ("check/x.cpp", 'void f() { std::cout << "x"; }', "never prints"),
+    ("tools/main.cpp", '#include "check/problem.hpp"', "tools sees only"),
     ("tools/main.cpp", '#include "runtime/engine.hpp"', "tools sees only"),
     ("tools/main.cpp", '#include "../runtime/engine.hpp"', "tools sees only"),
     ("tools/main.cpp", "#include <runtime/engine.hpp>", "included in quotes"),
@@ -68,6 +78,10 @@ ALLOWED = [
     ("runtime/settings.cpp", 'auto f() { return std::getenv("X"); }'),
     ("ops/gqa/x.cpp", '#include "runtime/engine.hpp"'),
     ("capi/x.cpp", "#include <cubit/cubit.h>"),
+    ("check/gqa/x.cpp", '#include "ops/operator.hpp"'),
+    ("check/gqa/x.cpp", '#include "base/error.hpp"'),
+    ("check/gqa/x.cpp", '#include "check/problem.hpp"'),
+    ("check/x.cpp", "#include <cubit/check.h>"),
     ("tools/main.cpp", "#include <cubit/cubit.hpp>"),
     ("tools/main.cpp", '#include "tools/own.hpp"'),
     ("tools/main.cpp", '#include "generated_commit.hpp"'),
@@ -77,7 +91,7 @@ ALLOWED = [
 ]
 
 AROUND = ["templates/core/types.cuh", "codegen/architecture.hpp", "base/error.hpp", "runtime/engine.hpp", "tools/own.hpp",
-          "ops/operator.hpp", "capi/handles.hpp", "templates/embedded.hpp"]
+          "ops/operator.hpp", "capi/handles.hpp", "check/problem.hpp", "templates/embedded.hpp"]
 
 
 def complaints(file: str, line: str) -> list[str]:

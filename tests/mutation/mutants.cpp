@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "check/problem.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/operator.hpp"
 #include "tests/mutation/pipeline_kernel.hpp"
@@ -353,7 +354,7 @@ int number_in(const ops::Numbers& numbers, const std::string& name) {
 
 /// Copies a tensor to the device. For a single sequence with a window, the cache rows that the window hides stay
 /// unwritten.
-void upload(runtime::Device& device, void* to, const ops::Tensor& tensor, const ops::Numbers& sizes) {
+void upload(runtime::Device& device, void* to, const check::Tensor& tensor, const ops::Numbers& sizes) {
   const bool is_cache = std::string_view(tensor.name) == "key" || std::string_view(tensor.name) == "value";
   if (!is_cache || number_in(sizes, "window") == 0 || number_in(sizes, "batch") != 1) {
     device.copy_to_device(to, tensor.data, tensor.bytes(), nullptr);
@@ -373,15 +374,15 @@ void run_operator(const Mutant& mutant, runtime::Engine& engine, runtime::Device
   const std::string descriptor = op.canonical(mutant.kernel);
   const auto specialisation = op.specialise(descriptor, *device.facts().architecture);
   const ops::Numbers sizes = numbers_of(mutant.sizes);
-  const auto problem = op.random(descriptor, sizes, 1);
+  const auto problem = check::find_problems(mutant.kernel).random(descriptor, sizes, 1);
   Memories memories;
   std::vector<void*> addresses;
-  for (const ops::Tensor& tensor : problem->inputs()) {
+  for (const check::Tensor& tensor : problem->inputs()) {
     memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));
     addresses.push_back(memories.back()->data());
     upload(device, addresses.back(), tensor, sizes);
   }
-  for (const ops::Tensor& tensor : problem->outputs()) {
+  for (const check::Tensor& tensor : problem->outputs()) {
     memories.push_back(std::make_unique<Memory>(device, tensor.bytes()));
     addresses.push_back(memories.back()->data());
   }

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "check/gqa_decode/problem.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
@@ -88,13 +89,13 @@ struct PagedCase {
   std::vector<float> scale = {0.5f};
   std::vector<std::int32_t> table = {2, 0};
   std::vector<std::int32_t> lengths = {3};
-  std::vector<Tensor> tensors = {
+  std::vector<check::Tensor> tensors = {
       {"query", "BF16", {1, 1, 64}, {}, query.data()},   {"key", "I8", {3, 2, 1, 64}, {}, keys.data()},
       {"value", "I8", {3, 2, 1, 64}, {}, values.data()}, {"lengths", "I32", {1}, {}, lengths.data()},
       {"key_scale", "F32", {}, {}, scale.data()},        {"value_scale", "F32", {1}, {}, scale.data()},
       {"page_table", "I32", {1, 2}, {}, table.data()}};
   std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,cache=paged,output=fp16";
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, {}); }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, {}); }
 };
 
 TEST(GqaPages, TheReferenceFindsRowsThroughTheTable) {

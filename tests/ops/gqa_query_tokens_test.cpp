@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "check/gqa_decode/problem.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "tests/support/gqa_launches.hpp"
 #include "tests/support/refusals.hpp"
@@ -26,7 +27,7 @@ std::string seen(const char* text, int length, int token, std::uint32_t mask = 0
   const GqaDecode descriptor = gqa_decode::parse(text);
   std::string positions;
   for (int position = 0; position < length; ++position)
-    positions += gqa_decode::sees(descriptor, length, token, mask, position) ? '#' : '.';
+    positions += check::gqa_decode::sees(descriptor, length, token, mask, position) ? '#' : '.';
   return positions;
 }
 
@@ -38,7 +39,7 @@ TEST(GqaQueryTokens, CausalOnesSeeThemselvesAndAllBefore) {
   EXPECT_EQ(seen(four, 6, 3), "######");
   EXPECT_EQ(seen(four, 2, 1), "..") << "it stands before the sequence";
   EXPECT_EQ(seen(four, 2, 2), "#.");
-  EXPECT_EQ(gqa_decode::query_position(gqa_decode::parse(four), 2, 1), -1);
+  EXPECT_EQ(check::gqa_decode::query_position(gqa_decode::parse(four), 2, 1), -1);
 }
 
 TEST(GqaQueryTokens, ATreeNamesWhatTheySeeOfOneAnother) {
@@ -56,11 +57,11 @@ TEST(GqaQueryTokens, TheReferenceLeavesOutWhatIsNotSeen) {
   std::vector<std::uint16_t> rows(3 * 64, 0);
   std::fill_n(rows.begin() + 64, 64, 0x4000);   // 2
   std::fill_n(rows.begin() + 128, 64, 0x4400);  // 4
-  const gqa_decode::HeadRows cache = {
+  const check::gqa_decode::HeadRows cache = {
       [&](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
   const std::vector<double> query(64, 0.0);
   const auto of = [&](const std::function<bool(int)>& is_seen) {
-    return gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, {}, is_seen);
+    return check::gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, {}, is_seen);
   };
   EXPECT_DOUBLE_EQ(of(nullptr).output[7], 2);
   const auto two = of([](int position) { return position != 1; });
@@ -219,12 +220,12 @@ struct Case {
   std::vector<std::uint16_t> data = std::vector<std::uint16_t>(std::size_t{2} * 9 * 2 * 64, 0);
   std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5, 0, 0};  // two more, for shapes that do not fit
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3,mask=tree";
-  std::vector<Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
+  std::vector<check::Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
                                  {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
                                  {"value", "BF16", {2, 9, 1, 64}, {}, data.data()},
                                  {"mask", "I32", {2, 3}, {}, mask.data()}};
   Numbers numbers = {{"lse", 1}};
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 };
 
 TEST(GqaQueryTokens, ProblemsHaveADimensionOfThem) {
@@ -296,7 +297,7 @@ TEST(GqaQueryTokens, ProblemsRefuseTensorsThatDoNotFit) {
 
 TEST(GqaQueryTokens, RandomTreesAreOfAncestors) {
   const std::string text = "gqa_decode:query_tokens=16,mask=tree";
-  const auto problem = find_operator(text).random(text, {{"batch", 5}, {"context", 20}}, 1);
+  const auto problem = check::find_problems(text).random(text, {{"batch", 5}, {"context", 20}}, 1);
   ASSERT_EQ(problem->inputs().back().name, "mask");
   const auto* words = static_cast<const std::uint32_t*>(problem->inputs().back().data);
   bool has_branches = false;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "check/gqa_decode/problem.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/user_code.hpp"
 #include "runtime/cache/key.hpp"
@@ -195,7 +196,7 @@ struct Small {
   std::vector<double> scores;
   std::vector<double> values;
 
-  gqa_decode::ReferenceHead head(const gqa_decode::ScoreRules& rules) const {
+  check::gqa_decode::ReferenceHead head(const check::gqa_decode::ScoreRules& rules) const {
     GqaDecode descriptor;
     descriptor.head_dim = 64;
     descriptor.kv = KvFormat::fp16;
@@ -208,18 +209,18 @@ struct Small {
     const auto keys = rows(scores);
     const auto contents = rows(values);
     const auto of = [](const std::vector<std::uint16_t>& all) {
-      return gqa_decode::HeadRows{[&all](int token) { return reinterpret_cast<const char*>(all.data() + 64 * token); }};
+      return check::gqa_decode::HeadRows{[&all](int token) { return reinterpret_cast<const char*>(all.data() + 64 * token); }};
     };
     std::vector<double> query(64, 0.0);
     query[0] = 1;
-    return gqa_decode::reference_head(descriptor, query.data(), of(keys), of(contents), static_cast<int>(scores.size()),
+    return check::gqa_decode::reference_head(descriptor, query.data(), of(keys), of(contents), static_cast<int>(scores.size()),
                                       1.0, rules);
   }
 };
 
 TEST(GqaScoreReference, MeansWhatTheHeaderSays) {
   const Small small{{1, 2, -1, 0.5}, {8, 16, 32, 64}};
-  const auto expect = [&](const gqa_decode::ScoreRules& rules, const std::vector<double>& scores, double sink) {
+  const auto expect = [&](const check::gqa_decode::ScoreRules& rules, const std::vector<double>& scores, double sink) {
     double sum = std::exp(sink);
     double weighted = 0;
     for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -252,14 +253,14 @@ struct ProblemCase {
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(4 * 64, 0);
   std::vector<float> slopes = {0.5f, 0.25f};
   std::vector<float> sinks = {1, -std::numeric_limits<float>::infinity()};
-  std::vector<Tensor> tensors = {{"query", "BF16", {1, 2, 64}, {}, query.data()},
+  std::vector<check::Tensor> tensors = {{"query", "BF16", {1, 2, 64}, {}, query.data()},
                                  {"key", "BF16", {1, 4, 1, 64}, {}, cache.data()},
                                  {"value", "BF16", {1, 4, 1, 64}, {}, cache.data()},
                                  {"alibi_slopes", "F32", {2}, {}, slopes.data()},
                                  {"sinks", "F32", {2}, {}, sinks.data()}};
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true,window=true,soft_cap=true";
   Numbers numbers = {{"window", 2}, {"soft_cap", 10}};
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 };
 
 TEST(GqaScoreProblem, CountsWhatIsSeen) {

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "check/kv_append/problem.hpp"
+#include "check/kv_cache/row_values.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_cache/row_format.hpp"
 
@@ -19,11 +21,11 @@ TEST(KvRowsRotation, TurnsThePairsOfEachKindAndNothingElse) {
   std::vector<float> row(32);
   for (int i = 0; i < 32; ++i) row[i] = static_cast<float>(i + 1);
   std::vector<float> interleaved = row;
-  kv_append::rotate_row(Rotary::interleaved, 16, cosines, sines, interleaved.data());
+  check::kv_append::rotate_row(Rotary::interleaved, 16, cosines, sines, interleaved.data());
   EXPECT_EQ(std::vector<float>(interleaved.begin(), interleaved.begin() + 8),
             (std::vector<float>{-2, 1, 3, 4, -5, -6, 3.5f - 16, 4 + 14}));
   std::vector<float> half_split = row;
-  kv_append::rotate_row(Rotary::half_split, 16, cosines, sines, half_split.data());
+  check::kv_append::rotate_row(Rotary::half_split, 16, cosines, sines, half_split.data());
   EXPECT_EQ(half_split[0], -9);
   EXPECT_EQ(half_split[8], 1);
   EXPECT_EQ(half_split[2], -3);
@@ -39,14 +41,14 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   std::vector<char> plus(format.row_bytes());
   std::vector<char> minus(format.row_bytes());
   row[1] = 15;
-  kv_cache::quantise_row(format, row.data(), plus.data());
+  check::kv_cache::quantise_row(format, row.data(), plus.data());
   row[0] = -0.f;
-  kv_cache::quantise_row(format, row.data(), minus.data());
+  check::kv_cache::quantise_row(format, row.data(), minus.data());
   EXPECT_EQ(plus, minus);
   EXPECT_EQ(plus[3], 0);
   EXPECT_EQ(plus[4], '\xf0');
   std::fill(row.begin(), row.end(), -0.f);
-  kv_cache::quantise_row(format, row.data(), minus.data());
+  check::kv_cache::quantise_row(format, row.data(), minus.data());
   EXPECT_EQ(minus, std::vector<char>(format.row_bytes(), 0)) << "of scale and shift";
 }
 
@@ -57,7 +59,7 @@ TEST(KvRowsFormat, AGroupAsWideAsTheLargestFloatHasItsEnds) {
   std::vector<float> row(64, -kHalf);
   row[1] = kHalf;
   std::vector<char> stored(format.row_bytes());
-  kv_cache::quantise_row(format, row.data(), stored.data());
+  check::kv_cache::quantise_row(format, row.data(), stored.data());
   std::vector<char> expected(format.row_bytes(), 0);
   const std::uint16_t header[] = {0x7bff, 0xfbff};  // 65504 and -65504
   std::memcpy(expected.data(), header, 4);
@@ -73,7 +75,7 @@ struct Quantised {
 Quantised quantised(const kv_cache::RowFormat& format, const std::vector<float>& row, std::vector<char> scales = {}) {
   Quantised made{std::vector<char>(format.row_bytes()), std::move(scales)};
   made.scales.resize(format.groups * format.scale_bytes());
-  kv_cache::quantise_row(format, row.data(), made.bytes.data(), made.scales.data());
+  check::kv_cache::quantise_row(format, row.data(), made.bytes.data(), made.scales.data());
   return made;
 }
 std::vector<char> bytes_of(float scale) {
@@ -144,7 +146,7 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
     for (int code = 0; code < numbers; ++code) {
       const std::vector<char> bytes(64, static_cast<char>(code));
       std::vector<double> values(64);
-      kv_cache::dequantise_row(format, bytes.data(), values.data(), bytes_of(1.f).data());
+      check::kv_cache::dequantise_row(format, bytes.data(), values.data(), bytes_of(1.f).data());
       ASSERT_GT(values[0], last);
       last = values[0];
       std::vector<float> row(64, static_cast<float>(values[0]));
@@ -152,7 +154,7 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
       // Halfway to the next: to the even one.
       if (code + 1 == numbers) continue;
       std::vector<double> next(64);
-      kv_cache::dequantise_row(format, std::vector<char>(64, static_cast<char>(code + 1)).data(), next.data(),
+      check::kv_cache::dequantise_row(format, std::vector<char>(64, static_cast<char>(code + 1)).data(), next.data(),
                                bytes_of(1.f).data());
       row.assign(64, static_cast<float>((values[0] + next[0]) / 2));
       ASSERT_EQ(quantised(format, row, bytes_of(1.f)).bytes[0], static_cast<char>(code + code % 2)) << code;
@@ -165,7 +167,7 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
 TEST(KvRowsFormat, CodesThatAreNoNumbersAreReadAsNone) {
   const auto value_of = [](KvFormat kv, int code) {
     std::vector<double> values(64);
-    kv_cache::dequantise_row({64, kv, 1, KvScales::tensor}, std::vector<char>(64, static_cast<char>(code)).data(),
+    check::kv_cache::dequantise_row({64, kv, 1, KvScales::tensor}, std::vector<char>(64, static_cast<char>(code)).data(),
                              values.data(), bytes_of(1.f).data());
     return values[0];
   };

@@ -158,7 +158,7 @@ std::uint32_t quotient(std::uint32_t dividend, DivideBy by) {
 
 TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  Random random(5);
+  check::Random random(5);
   for (int i = 0; i < 200000; ++i) {
     const std::int64_t divisor =
         i < 5000 ? i + 1 : 1 + static_cast<std::int64_t>(random.bits() >> (33 + i % 31)) % kMost;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "check/merge/problem.hpp"
 #include "ops/merge/merge.hpp"
 #include "templates/kernels/merge_arguments.h"
 #include "tests/support/compiled.hpp"
@@ -171,11 +172,11 @@ struct Case {
   Case() {
     for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<float>(1 << (i / 32));
   }
-  std::vector<Tensor> tensors() {
+  std::vector<check::Tensor> tensors() {
     return {{"partial_outputs", "F32", {3, 2, 2, 8}, {}, outputs.data()},
             {"partial_lse", "F32", {3, 2, 2}, {}, lse.data()}};
   }
-  std::unique_ptr<Problem> problem() { return find_operator(text).problem(text, tensors(), numbers); }
+  std::unique_ptr<check::Problem> problem() { return check::find_problems(text).problem(text, tensors(), numbers); }
 };
 
 TEST(MergeProblem, WeighsPartsByTheirExponentials) {
@@ -217,23 +218,23 @@ TEST(MergeProblem, RowsMayHaveAnyDimensions) {
   auto tensors = one.tensors();
   tensors[0].shape = {3, 1, 2, 1, 2, 8};
   tensors[1].shape = {3, 1, 2, 1, 2};
-  const auto problem = find_operator(one.text).problem(one.text, tensors, one.numbers);
+  const auto problem = check::find_problems(one.text).problem(one.text, tensors, one.numbers);
   ASSERT_EQ(problem->outputs().size(), 1u);
   EXPECT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{1, 2, 1, 2, 8}));
   tensors[0].shape = {3, 4, 8};
   tensors[1].shape = {3, 4};
-  EXPECT_EQ(find_operator(one.text).problem(one.text, tensors, {})->outputs()[0].shape,
+  EXPECT_EQ(check::find_problems(one.text).problem(one.text, tensors, {})->outputs()[0].shape,
             (std::vector<std::int64_t>{4, 8}));
 }
 
 TEST(MergeProblem, RefusesByName) {
-  const auto refused = [](void (*change)(std::vector<Tensor>&, Numbers&), const std::string& sentence) {
+  const auto refused = [](void (*change)(std::vector<check::Tensor>&, Numbers&), const std::string& sentence) {
     Case one;
     auto tensors = one.tensors();
     change(tensors, one.numbers);
-    expect_refused([&] { find_operator(one.text).problem(one.text, tensors, one.numbers); }, sentence);
+    expect_refused([&] { check::find_problems(one.text).problem(one.text, tensors, one.numbers); }, sentence);
   };
-  using Given = std::vector<Tensor>;
+  using Given = std::vector<check::Tensor>;
   refused([](Given& t, Numbers&) { t.pop_back(); },
           "tensors without partial_lse: merge needs partial_outputs and partial_lse; give both");
   refused([](Given& t, Numbers&) { t[0].name = "output"; },
@@ -269,12 +270,12 @@ TEST(MergeProblem, RefusesByName) {
       "lse = 2: it is not a number that is accepted; accepted: whole numbers from 0 to 1");
   expect_refused(
       [] {
-        find_operator("merge").random("merge", {{"tokens", 2}}, 1);
+        check::find_problems("merge").random("merge", {{"tokens", 2}}, 1);
       },
       "size tokens: merge has no such size; accepted: parts, rows, heads, lse, pattern");
   expect_refused(
       [] {
-        find_operator("merge").random("merge", {{"rows", 1 << 24}, {"heads", 64}}, 1);
+        check::find_problems("merge").random("merge", {{"rows", 1 << 24}, {"heads", 64}}, 1);
       },
       "partial outputs of 549755813888 values: made-up data is limited to 64 GiB; ask for fewer parts, rows "
       "or heads");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "check/gqa_decode/problem.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "tests/support/gqa_launches.hpp"
@@ -145,11 +146,11 @@ struct MixedCase {
   std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,value_dim=128,value=int4_rows,value_groups=4";
   std::vector<char> bytes = std::vector<char>(1 << 16);
   std::vector<float> scale = {0.5f};
-  std::vector<Tensor> tensors = {{"query", "BF16", {2, 2, 64}, {}, bytes.data()},
+  std::vector<check::Tensor> tensors = {{"query", "BF16", {2, 2, 64}, {}, bytes.data()},
                                  {"key", "I8", {2, 5, 2, 64}, {}, bytes.data()},
                                  {"value", "U8", {2, 5, 2, 80}, {}, bytes.data()},
                                  {"key_scale", "F32", {1}, {}, scale.data()}};
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, {{"lse", 1}}); }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, {{"lse", 1}}); }
 };
 
 TEST(MixedCaches, OutputsHaveTheChannelsOfValues) {
@@ -198,15 +199,15 @@ TEST(MixedCaches, TheReferenceReadsEachFormatAsItIs) {
        {"gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "gqa_decode:head_dim=192,value_dim=64",
         "gqa_decode:kv=int4_rows,groups=8,value_dim=64,value=int8_split,value_groups=2,"
         "value_scales=group,value_scale_type=fp16"}) {
-    const auto problem = find_operator(text).random(text, {{"batch", 1}, {"context", 1}}, 3);
+    const auto problem = check::find_problems(text).random(text, {{"batch", 1}, {"context", 1}}, 3);
     const kv_cache::RowFormat format = kv_cache::formats_of(gqa_decode::parse(text)).value;
-    const Tensor& values = problem->inputs()[2];
+    const check::Tensor& values = problem->inputs()[2];
     const char* scales = nullptr;
-    for (const Tensor& input : problem->inputs()) {
+    for (const check::Tensor& input : problem->inputs()) {
       if (input.name == "value_scale") scales = static_cast<const char*>(input.data);
     }
     std::vector<double> row(static_cast<std::size_t>(format.head_dim));
-    kv_cache::dequantise_row(format, static_cast<const char*>(values.data), row.data(), scales);
+    check::kv_cache::dequantise_row(format, static_cast<const char*>(values.data), row.data(), scales);
     std::vector<std::uint16_t> output;
     for (const double x : row) output.push_back(from_float(Element::bf16, static_cast<float>(x)));
     const void* got[] = {output.data()};
@@ -218,12 +219,12 @@ TEST(MixedCaches, TheReferenceReadsEachFormatAsItIs) {
 }
 
 TEST(MixedCaches, AppendWritesTheScalesThatRowsMakeAndReadsTheOthers) {
-  const auto names = [](const std::vector<Tensor>& tensors) {
+  const auto names = [](const std::vector<check::Tensor>& tensors) {
     std::string all;
-    for (const Tensor& tensor : tensors) all += tensor.name + " ";
+    for (const check::Tensor& tensor : tensors) all += tensor.name + " ";
     return all;
   };
-  const auto made = [](const char* text) { return find_operator(text).random(text, {{"tokens", 3}}, 1); };
+  const auto made = [](const char* text) { return check::find_problems(text).random(text, {{"tokens", 3}}, 1); };
   const auto mixed = made("kv_append:kv=int8_split,scales=token,value=fp8_e4m3");
   EXPECT_EQ(names(mixed->inputs()), "key value key_scale ");
   EXPECT_EQ(names(mixed->outputs()), "key_cache value_cache value_scale ");

@@ -5,6 +5,7 @@
 #include <cubit/w4_checkpoint.hpp>
 
 #include "check/random.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 #include "ops/element/element.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/refusals.hpp"
@@ -30,7 +31,7 @@ struct Layer {
     descriptor.group_size = 32;
     const ops::w4a16_gemm::PackedWeights packed{
         qweight.data(), qzeros.data(), ones.data(), nullptr, static_cast<int>(kSizes.n), static_cast<int>(kSizes.k)};
-    return ops::w4a16_gemm::weight_at(descriptor, packed, k, n);
+    return check::w4a16_gemm::weight_at(descriptor, packed, k, n);
   }
   Layer converted(W4Format to, int threads) const {
     Layer result(to);
@@ -42,7 +43,7 @@ struct Layer {
 
 /// Zeros that every format but symmetric can store, or eights.
 Layer random_layer(W4Format format, bool eights) {
-  ops::Random random(7);
+  check::Random random(7);
   Layer layer(format);
   for (auto& word : layer.qweight) word = static_cast<std::uint32_t>(random.bits());
   for (auto& word : layer.qzeros) {
@@ -79,7 +80,7 @@ TEST(W4Conversion, OfBytesKeepsEveryWeight) {
   constexpr W4LayerSizes kBytes = {8, 64, 2, 8};
   std::vector<std::uint32_t> qweight(kBytes.qweight_words());
   ASSERT_EQ(qweight.size(), std::size_t{64 / 4 * 8});
-  ops::Random random(3);
+  check::Random random(3);
   for (auto& word : qweight) word = static_cast<std::uint32_t>(random.bits());
   const std::vector<std::uint32_t> gptq = {0x00017ffe, 0x7f7f7f7f, 0x0a0b0c0d, 0x7f7f7f7f};
   const std::vector<std::uint32_t> gptq_v2 = {0x010280ff, 0x80808080, 0x0b0c0d0e, 0x80808080};

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "check/random.hpp"
+#include "check/w4_quantize/problem.hpp"
+#include "check/w4a16_gemm/reference.hpp"
 #include "ops/element/element.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -126,14 +128,14 @@ std::vector<std::uint16_t> rows_of(const std::vector<float>& first) {
   return rows;
 }
 
-int zero_of(const w4_quantize::Quantised& made) { return static_cast<int>(made.qzeros[0] & 15); }
-int code_of(const w4_quantize::Quantised& made, int k) {
+int zero_of(const check::w4_quantize::Quantised& made) { return static_cast<int>(made.qzeros[0] & 15); }
+int code_of(const check::w4_quantize::Quantised& made, int k) {
   return static_cast<int>(made.qweight[k / 8 * 8] >> (4 * (k % 8)) & 15);
 }
-double scale_of(const w4_quantize::Quantised& made) { return to_double(Element::fp16, made.scales[0]); }
+double scale_of(const check::w4_quantize::Quantised& made) { return to_double(Element::fp16, made.scales[0]); }
 
-w4_quantize::Quantised quantised(const char* text, const std::vector<float>& first) {
-  return w4_quantize::quantise(w4_quantize::parse(text), rows_of(first).data(), 8, 32);
+check::w4_quantize::Quantised quantised(const char* text, const std::vector<float>& first) {
+  return check::w4_quantize::quantise(w4_quantize::parse(text), rows_of(first).data(), 8, 32);
 }
 
 TEST(QuantiseReference, RoundsHalvesToEvenBetweenTheExtremes) {
@@ -187,7 +189,7 @@ TEST(QuantiseReference, EmptyTinyAndLargeGroupsHaveScalesThatAreStored) {
   std::vector<std::uint16_t> rows(8 * 32, from_float(Element::bf16, 3e38f));
   rows[1] = from_float(Element::bf16, -3e38f);
   const auto large =
-      w4_quantize::quantise(w4_quantize::parse("w4_quantize:group_size=32,input=bf16"), rows.data(), 8, 32);
+      check::w4_quantize::quantise(w4_quantize::parse("w4_quantize:group_size=32,input=bf16"), rows.data(), 8, 32);
   EXPECT_EQ(scale_of(large), 65504);
   EXPECT_TRUE(std::isfinite(large.max_error[0]));
 }
@@ -197,22 +199,22 @@ TEST(QuantiseReference, EmptyTinyAndLargeGroupsHaveScalesThatAreStored) {
 TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
   constexpr int kN = 24;
   constexpr int kK = 256;
-  Random random(3);
+  check::Random random(3);
   for (const W4Quantize& descriptor : all_quantisers()) {
     SCOPED_TRACE(descriptor.text());
     std::vector<std::uint16_t> weights(kN * kK);
     for (auto& weight : weights) weight = from_float(descriptor.input, static_cast<float>(0.02 * random.normal()));
-    const auto made = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    const auto made = check::w4_quantize::quantise(descriptor, weights.data(), kN, kK);
     W4a16Gemm gemm;
     gemm.format = descriptor.format;
     gemm.group_size = descriptor.group_size;
-    const w4a16_gemm::PackedWeights packed{
+    const check::w4a16_gemm::PackedWeights packed{
         made.qweight.data(), made.qzeros.data(), made.scales.data(), nullptr, kN, kK};
     for (int n = 0; n < kN; ++n) {
       for (int k = 0; k < kK; ++k) {
         const std::size_t at = (descriptor.group_size == 0 ? 0 : k / descriptor.group_size) * kN + n;
         const double off =
-            std::fabs(w4a16_gemm::weight_at(gemm, packed, k, n) - to_double(descriptor.input, weights[n * kK + k]));
+            std::fabs(check::w4a16_gemm::weight_at(gemm, packed, k, n) - to_double(descriptor.input, weights[n * kK + k]));
         ASSERT_LE(off, made.max_error[at]) << k << " " << n;
         // A step more where the rounded zero takes the ends of a group out of reach.
         ASSERT_LE(off, 1.01 * to_double(Element::fp16, made.scales[at]));
@@ -225,7 +227,7 @@ TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
 /// 8 n's of 32 k's.
 struct Case {
   std::vector<std::uint16_t> weights = rows_of({-5, 10, 0.5f});
-  std::vector<Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
+  std::vector<check::Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
 };
 
 /// "Anything in that group", and in no other: neighbours share words with it.
@@ -235,11 +237,11 @@ TEST(QuantiseReference, AGroupWithoutNumbersLeavesItsNeighboursAlone) {
   for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2}) {
     const W4Quantize descriptor{.format = format, .group_size = kK};
     std::vector<std::uint16_t> weights(kN * kK);
-    Random random(5);
+    check::Random random(5);
     for (std::uint16_t& weight : weights) weight = from_float(Element::fp16, static_cast<float>(random.normal()));
-    const auto good = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    const auto good = check::w4_quantize::quantise(descriptor, weights.data(), kN, kK);
     std::fill_n(weights.begin(), kK, std::uint16_t{0x7e00});  // NaN
-    const auto made = w4_quantize::quantise(descriptor, weights.data(), kN, kK);
+    const auto made = check::w4_quantize::quantise(descriptor, weights.data(), kN, kK);
     const std::uint32_t zero = descriptor.zero_offset();
     for (int word = 0; word < kK / 8; ++word) {
       EXPECT_EQ(made.qweight[word * kN], zero * 0x11111111U);
@@ -252,11 +254,11 @@ TEST(QuantiseReference, AGroupWithoutNumbersLeavesItsNeighboursAlone) {
 TEST(QuantiseProblem, ComparesEveryNumber) {
   Case one;
   const std::string text = "w4_quantize:group_size=32";
-  const auto problem = find_operator(text).problem(text, one.tensors(), {});
+  const auto problem = check::find_problems(text).problem(text, one.tensors(), {});
   ASSERT_EQ(problem->outputs().size(), 5u);
   EXPECT_EQ(problem->bytes_read(), 512u);
   EXPECT_EQ(problem->bytes_written(), 128u + 4 + 16 + 32 + 32);
-  auto made = w4_quantize::quantise(w4_quantize::parse(text), one.weights.data(), 8, 32);
+  auto made = check::w4_quantize::quantise(w4_quantize::parse(text), one.weights.data(), 8, 32);
   std::vector<float> roots(made.rms_error.begin(), made.rms_error.end());
   const void* got[] = {made.qweight.data(), made.scales.data(), made.qzeros.data(), made.max_error.data(),
                        roots.data()};
@@ -269,17 +271,17 @@ TEST(QuantiseProblem, ComparesEveryNumber) {
   EXPECT_EQ(comparison.worst.substr(0, 13), "qweight[1, 1]");
   roots[0] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(problem->compare(got).error, 3);
-  EXPECT_EQ(find_operator(text).problem(text, one.tensors(), {{"errors", 0}})->outputs().size(), 3u);
+  EXPECT_EQ(check::find_problems(text).problem(text, one.tensors(), {{"errors", 0}})->outputs().size(), 3u);
 }
 
 TEST(QuantiseProblem, RefusesByName) {
-  const auto refused = [](void (*change)(std::vector<Tensor>&), const std::string& sentence) {
+  const auto refused = [](void (*change)(std::vector<check::Tensor>&), const std::string& sentence) {
     Case one;
     auto tensors = one.tensors();
     change(tensors);
-    expect_refused([&] { find_operator("w4_quantize").problem("w4_quantize:group_size=32", tensors, {}); }, sentence);
+    expect_refused([&] { check::find_problems("w4_quantize").problem("w4_quantize:group_size=32", tensors, {}); }, sentence);
   };
-  using Given = std::vector<Tensor>;
+  using Given = std::vector<check::Tensor>;
   refused([](Given& t) { t.clear(); },
           "tensors without weights: w4_quantize needs them; give weights [n, k], as a linear layer has them");
   refused([](Given& t) { t[0].name = "weight"; }, "tensor weight: w4_quantize has no such input; accepted: weights");
@@ -294,7 +296,7 @@ TEST(QuantiseProblem, RefusesByName) {
       "k = 16: w4_quantize:group_size=32 takes multiples of 32 from 32 to 2^30");
   expect_refused(
       [] {
-        find_operator("w4_quantize").random("w4_quantize", {{"m", 2}}, 1);
+        check::find_problems("w4_quantize").random("w4_quantize", {{"m", 2}}, 1);
       },
       "size m: w4_quantize has no such size; accepted: n, k, pattern, errors");
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check/random.hpp"
+#include "check/w4a16_gemm/problem.hpp"
 #include "ops/element/element.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
@@ -25,7 +26,7 @@ struct Plain {
   std::uint16_t scale[kK / kGroup][kN];
 
   explicit Plain(std::uint64_t seed, int bits = 4) {
-    Random random(seed);
+    check::Random random(seed);
     const unsigned numbers = 1u << bits;
     for (auto& row : q)
       for (int& value : row) value = static_cast<int>(random.bits() % numbers);
@@ -95,7 +96,7 @@ struct Packed {
 struct Case {
   explicit Case(const W4a16Gemm& descriptor)
       : plain(7, descriptor.bits), packed(plain, descriptor), text(descriptor.text()) {
-    Random random(3);
+    check::Random random(3);
     for (std::uint16_t& x : activations) x = from_float(descriptor.element, static_cast<float>(random.normal()));
     const bool by_n = descriptor.format == W4Format::awq;
     const int in_word = descriptor.bits == 8 ? 4 : 8;
@@ -105,12 +106,12 @@ struct Case {
     if (!packed.qzeros.empty())
       tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / in_word}, {}, packed.qzeros.data()});
   }
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 
   Plain plain;
   Packed packed;
   std::vector<std::uint16_t> activations = std::vector<std::uint16_t>(kM * kK);
-  std::vector<Tensor> tensors;
+  std::vector<check::Tensor> tensors;
   Numbers numbers;
   std::string text;
 };

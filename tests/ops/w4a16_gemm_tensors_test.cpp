@@ -152,7 +152,7 @@ TEST(GemmTensors, ABiasOfAnotherTypeIsRounded) {
   std::vector<float> bias(kN, 0.3f);
   one.tensors.push_back({"bias", "F32", {kN}, {}, bias.data()});
   const auto problem = one.problem();
-  const Tensor& taken = problem->inputs().back();
+  const check::Tensor& taken = problem->inputs().back();
   EXPECT_EQ(taken.name + " " + taken.type, "bias BF16");
   EXPECT_EQ(static_cast<const std::uint16_t*>(taken.data)[3], from_float(Element::bf16, 0.3f));
   Case half({.group_size = kGroup, .bias = true});

@@ -39,7 +39,7 @@ class StaggerLaunch : public CpuLaunch {
     cubit_gqa_decode_arguments arguments =
         made_up_gqa_arguments({kSequences, 1, kHeads, kChannels, kRowBytes, kTokens});
     arguments.query =
-        upload(ops::random_rows(Element::bf16, kSequences * kHeads, kChannels, /* normal */ 0, 1).get(), 2 * outputs);
+        upload(check::random_rows(Element::bf16, kSequences * kHeads, kChannels, /* normal */ 0, 1).get(), 2 * outputs);
     arguments.key = upload_packed_rows(2);
     arguments.value = upload_packed_rows(3);
     std::vector<std::uint16_t> result(outputs);
@@ -64,7 +64,7 @@ class StaggerLaunch : public CpuLaunch {
  private:
   /// Random nibbles whose scales and shifts give numbers from about -2 to 2.
   void* upload_packed_rows(unsigned seed) {
-    ops::Random random(seed);
+    check::Random random(seed);
     std::vector<std::uint16_t> rows(std::size_t{kSequences} * kTokens * kRowBytes / 2);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::size_t place = i % (kRowBytes / 2);

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <filesystem>
 #include <random>
 

@@ -1,7 +1,7 @@
 // Measures the time of a kernel, and in the same run the time of a plain read or copy of the same bytes (the floor).
 #pragma once
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>

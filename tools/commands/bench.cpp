@@ -13,6 +13,7 @@
 #include "tools/bench/results.hpp"
 #include "tools/bench/roofline.hpp"
 #include "tools/bench/table.hpp"
+#include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/problem_options.hpp"
 #include "tools/text/error.hpp"
@@ -88,7 +89,7 @@ Json table_of(const BenchOptions& options) {
   const ProblemOptions& problem = options.problem;
   if (problem.descriptor.find(':') != std::string::npos || problem.input || problem.random || problem.weights)
     return Json::array();
-  const Json known = Json::parse(operators());
+  const Json known = operator_catalogue();
   Json cases = with_sizes(bench_cases(known, problem.descriptor), problem.join_numbers());
   if (!cases.empty() && !options.only.empty()) {
     cases = matching(cases, options.only);
@@ -200,7 +201,7 @@ struct ResultFiles {
 bool measure_table(const Json& cases, const BenchOptions& options, const ResultFiles& files, Context& context) {
   Run run(options, context);
   const std::string first =
-      options.decomposition ? first_decomposition(Json::parse(operators()), options.problem.descriptor) : "";
+      options.decomposition ? first_decomposition(operator_catalogue(), options.problem.descriptor) : "";
   TablePrinter printer(cases, options.prints_json());
   const auto start = std::chrono::steady_clock::now();
   const bool good = measure_cases(

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tools/kernels/catalogue.hpp"
 #include "tools/options/context.hpp"
 #include "tools/text/error.hpp"
 #include "tools/text/format.hpp"
@@ -45,7 +46,7 @@ void print_operator(const nlohmann::json& entry) {
 
 int list_operators(const std::optional<std::string>& name, bool json) {
   nlohmann::ordered_json selected = nlohmann::ordered_json::array();
-  for (const auto& entry : nlohmann::ordered_json::parse(operators())) {
+  for (const auto& entry : operator_catalogue()) {
     if (!name || entry.at("name") == *name) selected.push_back(entry);
   }
   if (selected.empty()) throw BadInput(quote(*name), "is not an operator", "cubit operators lists them");

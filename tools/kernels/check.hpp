@@ -2,7 +2,7 @@
 // the magnitude of floats.
 #pragma once
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/kernels/device_case.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <optional>
 #include <utility>
 #include <vector>

@@ -8,6 +8,7 @@
 
 #include "tools/checkpoint/layer.hpp"
 #include "tools/files/output_file.hpp"
+#include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/context.hpp"
 #include "tools/safetensors/safetensors.hpp"
@@ -40,7 +41,7 @@ void append(std::vector<cubit_tensor>& inputs, const std::vector<TensorView>& vi
 
 nlohmann::json operator_of(const std::string& descriptor) {
   const std::string name = descriptor.substr(0, descriptor.find(':'));
-  for (const auto& entry : nlohmann::json::parse(operators()))
+  for (const auto& entry : operator_catalogue())
     if (entry.at("name") == name) return entry;
   return {{"decompositions", nlohmann::json::array()}, {"fields", nlohmann::json::array()}};
 }

@@ -1,7 +1,7 @@
 // Options that name the case to compute: a descriptor, and tensors from a file or made up. Used by run and bench.
 #pragma once
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

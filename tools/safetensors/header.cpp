@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>

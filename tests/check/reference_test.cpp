@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "check/random.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "check/gqa_decode/problem.hpp"
 
-namespace cubit::ops::gqa_decode {
+namespace cubit::check::gqa_decode {
 namespace {
 
 TEST(Conversions, EveryPatternComesBack) {
@@ -143,4 +143,4 @@ TEST(Reference, NoTokensGiveZeros) {
 }
 
 }  // namespace
-}  // namespace cubit::ops::gqa_decode
+}  // namespace cubit::check::gqa_decode

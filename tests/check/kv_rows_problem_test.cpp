@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ops/kv_append/kv_append.hpp"
-#include "ops/kv_gather/kv_gather.hpp"
+#include "check/kv_append/problem.hpp"
+#include "check/kv_gather/problem.hpp"
 #include "tests/support/refusals.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
 /// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as
@@ -29,7 +29,7 @@ struct Case {
       tensors.push_back({name, "BF16", {2, 4, 2, 64}, {}, cache.data()});
     tensors.push_back({"lengths", "I32", {2}, {}, lengths.data()});
   }
-  std::unique_ptr<Problem> problem() const { return find_operator(text).problem(text, tensors, numbers); }
+  std::unique_ptr<Problem> problem() const { return find_problems(text).problem(text, tensors, numbers); }
 };
 
 TEST(KvAppendProblem, WritesTheRowsThatFitAndNoOther) {
@@ -257,7 +257,7 @@ TEST(KvAppendProblem, TakesNumbersThatSayWhatTheCacheSays) {
 TEST(KvRowsProblem, RefusesMoreThanLaunchesCount) {
   constexpr std::int64_t kMany = (std::int64_t{1} << 32) + 2;
   const auto refused = [](const std::string& text, const std::vector<Tensor>& tensors, const char* given) {
-    tests::expect_refused([&] { find_operator(text).problem(text, tensors, {}); },
+    tests::expect_refused([&] { find_problems(text).problem(text, tensors, {}); },
                           std::string(given) + ": a launch counts them in 32 bits; accepted: up to 2147483647");
   };
   char byte = 0;
@@ -282,7 +282,7 @@ TEST(KvAppendProblem, WithoutKvHeadsIsRefusedBeforeItsTokensAreCounted) {
   char byte = 0;
   std::vector<Tensor> tensors;
   for (const char* name : {"key", "value"}) tensors.push_back({name, "BF16", {1 << 30, 1 << 30, 0, 128}, {}, &byte});
-  tests::expect_refused([&] { find_operator("kv_append").problem("kv_append", tensors, {}); },
+  tests::expect_refused([&] { find_problems("kv_append").problem("kv_append", tensors, {}); },
                         "rows of 0 KV heads: there must be at least one; accepted: 1 and more");
 }
 
@@ -342,7 +342,7 @@ TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
   std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3]};
   tensors.push_back({"from", "I32", {2}, {}, from.data()});
   tensors.push_back({"to", "I32", {2}, {}, to.data()});
-  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
+  const auto problem = find_problems("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
   ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 2, 2, 64}));
   EXPECT_EQ(problem->bytes_read(), 2u * 3 * 2 * 128 + 16);
   std::vector<std::uint16_t> expected(2 * 2 * 2 * 64, 0x4000);              // 2.0 in both types
@@ -361,7 +361,7 @@ TEST(KvGatherProblem, TakesOneScalePerKvHead) {
   for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", {2}, {}, scales.data()});
   tensors.push_back({"page_table", "I32", {1, 2}, {}, table.data()});
   const char* const text = "kv_gather:head_dim=64,kv=int8_split,cache=paged";
-  const auto problem = find_operator("kv_gather").problem(text, tensors, {{"hnd", 1}});
+  const auto problem = find_problems("kv_gather").problem(text, tensors, {{"hnd", 1}});
   std::vector<std::uint16_t> expected(4 * 2 * 64);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = i / 64 % 2 == 0 ? 0x4120 : 0x4170;  // 10 and 15
   const void* got[] = {expected.data(), expected.data()};
@@ -380,7 +380,7 @@ TEST(KvGatherProblem, TakesOneScalePerKvHead) {
   tensors[2].shape = {3};
   tests::expect_refused_with(
       [&] {
-        find_operator("kv_gather").problem(text, tensors, {{"hnd", 1}});
+        find_problems("kv_gather").problem(text, tensors, {{"hnd", 1}});
       },
       "tensor key_scale [3]: it must have the dimensions [pages, kv_heads, page_size] or [kv_heads]; accepted beside "
       "the other tensors: [3, 2, 2] or [2]");
@@ -394,7 +394,7 @@ TEST(KvRowsProblem, SaysHowFewScalesAreAccepted) {
     for (const char* name : {"key_cache", "value_cache"})
       tensors.push_back({name, "I8", {2, 4, 2, 64}, {}, rows.data()});
     for (const char* name : {"key_scale", "value_scale"}) tensors.push_back({name, "F32", {6}, {}, scales.data()});
-    return tests::refusal_of([&] { find_operator("kv_gather").problem(text, tensors, {}); });
+    return tests::refusal_of([&] { find_problems("kv_gather").problem(text, tensors, {}); });
   };
   const std::string given = "tensor key_scale [6]: it must have the dimensions ";
   const std::string beside = "; accepted beside the other tensors: ";
@@ -411,7 +411,7 @@ TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
   PagedCase one;
   std::fill(one.cache.begin() + 2 * 256, one.cache.begin() + 3 * 256, std::uint16_t{0x3f80});  // page 2 is sequence 0's
   std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3], one.tensors.back()};
-  const auto problem = find_operator("kv_gather").problem("kv_gather:head_dim=64,cache=paged", tensors, {});
+  const auto problem = find_problems("kv_gather").problem("kv_gather:head_dim=64,cache=paged", tensors, {});
   ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 4, 2, 64}));
   std::vector<std::uint16_t> expected(2 * 4 * 128, 0x4000);
   std::fill(expected.begin(), expected.begin() + 256, std::uint16_t{0x3f80});
@@ -492,7 +492,7 @@ TEST(KvRowsProblem, NanAmong16BitValuesIsAnyNan) {
 
   const std::vector<Tensor> tensors = {{"key_cache", "BF16", {2, 3, 2, 64}, {}, one.rows.data()},
                                        {"value_cache", "BF16", {2, 3, 2, 64}, {}, one.rows.data()}};
-  const auto gather = find_operator("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
+  const auto gather = find_problems("kv_gather").problem("kv_gather:head_dim=64,output=fp16", tensors, {});
   std::vector<std::uint16_t> rows(2 * 3 * 2 * 64, 0x3c00);
   rows[3 * 128 + 7] = 0x7fff;
   const void* gathered[] = {rows.data(), rows.data()};
@@ -551,7 +551,7 @@ TEST(KvGatherProblem, MultipliesByTheScaleOfEachGroup) {
   for (const char* name : {"key_scale", "value_scale"})
     tensors.push_back({name, "F16", {1, 2, 1, 2}, {}, scales.data()});
   const auto problem =
-      find_operator("kv_gather")
+      find_problems("kv_gather")
           .problem("kv_gather:head_dim=64,kv=int8_split,groups=2,scales=group,scale_type=fp16,output=fp16", tensors,
                    {});
   EXPECT_EQ(problem->bytes_read(), 2u * 2 * (64 + 4));
@@ -565,8 +565,8 @@ TEST(KvGatherProblem, MultipliesByTheScaleOfEachGroup) {
 TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
   for (const Numbers& sizes : {Numbers{{"bach", 1}}, Numbers{{"tokens", 0}}, Numbers{{"rotary_dim", 32}},
                                Numbers{{"pattern", 6}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}}}) {
-    EXPECT_THROW(find_operator("kv_append").random("kv_append", sizes, 1), Failure);
-    EXPECT_THROW(find_operator("kv_gather").random("kv_gather", sizes, 1), Failure);
+    EXPECT_THROW(find_problems("kv_append").random("kv_append", sizes, 1), Failure);
+    EXPECT_THROW(find_problems("kv_gather").random("kv_gather", sizes, 1), Failure);
   }
 }
 
@@ -608,4 +608,4 @@ TEST(KvRowsBench, FloorsOfMixedCachesAreThoseOfBothFormats) {
 }
 
 }  // namespace
-}  // namespace cubit::ops
+}  // namespace cubit::check

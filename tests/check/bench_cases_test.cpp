@@ -5,12 +5,12 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "check/gqa_decode/problem.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
-std::vector<BenchCase> cases() { return gqa_decode_operator().bench_cases(); }
+std::vector<BenchCase> cases() { return find_problems("gqa_decode").bench_cases(); }
 
 /// Throws nothing: a head count of a later version is no mistake of the table.
 bool is_known(const BenchCase& one) {
@@ -40,7 +40,7 @@ TEST(BenchCases, SizesAreThoseOfRandomData) {
     if (!is_known(one)) continue;
     Numbers sizes = one.sizes;
     sizes.at("context") = 16;
-    EXPECT_GT(gqa_decode_operator().random(one.descriptor, sizes, 1)->bytes_read(), 0u) << one.descriptor;
+    EXPECT_GT(find_problems("gqa_decode").random(one.descriptor, sizes, 1)->bytes_read(), 0u) << one.descriptor;
   }
 }
 
@@ -77,7 +77,7 @@ TEST(BenchCases, FloorsOfMixedCachesAreThoseOfBothFormats) {
       const auto batch = static_cast<std::size_t>(one.sizes.at("batch"));
       Numbers sizes = one.sizes;
       sizes.at("context") = 16;
-      const auto problem = gqa_decode_operator().random(one.descriptor, sizes, 1);
+      const auto problem = find_problems("gqa_decode").random(one.descriptor, sizes, 1);
       EXPECT_EQ(problem->bytes_read(), batch * (16 * floor.row_bytes + floor.query_bytes)) << one.descriptor;
     }
     EXPECT_EQ(measured, 3) << floor.descriptor;
@@ -85,4 +85,4 @@ TEST(BenchCases, FloorsOfMixedCachesAreThoseOfBothFormats) {
 }
 
 }  // namespace
-}  // namespace cubit::ops
+}  // namespace cubit::check

@@ -2,18 +2,18 @@
 // header-only and can share no code with the library.
 #include <gtest/gtest.h>
 
-#include <cubit/cubit.hpp>
+#include <cubit/check.hpp>
 #include <string>
 
 #include "base/error.hpp"
-#include "ops/operator.hpp"
+#include "check/tensor.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
 std::size_t bytes_for_operators(const std::string& type) {
   try {
-    return static_cast<std::size_t>(ops::type_bytes(type));
+    return static_cast<std::size_t>(check::type_bytes(type));
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.status(), Status::invalid_argument);
     return 0;
@@ -35,4 +35,4 @@ TEST(TypeBytes, OperatorsAndThePublicHeaderAgreeOnEveryName) {
 }
 
 }  // namespace
-}  // namespace cubit::ops
+}  // namespace cubit::check

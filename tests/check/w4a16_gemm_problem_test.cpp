@@ -10,10 +10,10 @@
 #include "base/error.hpp"
 #include "tests/ops/w4a16_gemm_case.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
-using namespace packed_gemm;
+using namespace ops::packed_gemm;
 
 std::vector<W4a16Gemm> formats() {
   std::vector<W4a16Gemm> result;
@@ -205,13 +205,13 @@ TEST(GemmProblem, MadeUpDataIsReproducibleAndOfNoRows) {
   const auto bytes_of = [](std::uint64_t seed) {
     std::string all;
     const std::string text = "w4a16_gemm:bias=true,residual=true,function=silu_gate";
-    const auto problem = find_operator(text).random(text, {{"m", 3}, {"n", 32}, {"k", 128}}, seed);
+    const auto problem = find_problems(text).random(text, {{"m", 3}, {"n", 32}, {"k", 128}}, seed);
     for (const Tensor& tensor : problem->inputs()) all.append(static_cast<const char*>(tensor.data), tensor.bytes());
     return all;
   };
   EXPECT_EQ(bytes_of(1), bytes_of(1));
   EXPECT_NE(bytes_of(1), bytes_of(2));
-  const auto empty = find_operator("w4a16_gemm").random("w4a16_gemm", {{"m", 0}, {"n", 8}, {"k", 128}}, 1);
+  const auto empty = find_problems("w4a16_gemm").random("w4a16_gemm", {{"m", 0}, {"n", 8}, {"k", 128}}, 1);
   EXPECT_EQ(empty->bytes_read(), 0u);
   const void* none = nullptr;
   EXPECT_EQ(empty->compare({&none, 1}).error, 0);
@@ -221,13 +221,13 @@ TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {
   for (const Numbers& sizes :
        {Numbers{{"batch", 1}}, Numbers{{"m", -1}}, Numbers{{"n", 12}}, Numbers{{"k", 100}}, Numbers{{"pattern", 6}},
         Numbers{{"m", 1 << 24}, {"n", 1 << 20}}, Numbers{{"k", std::numeric_limits<double>::quiet_NaN()}}}) {
-    EXPECT_THROW(find_operator("w4a16_gemm").random("w4a16_gemm", sizes, 1), Failure);
+    EXPECT_THROW(find_problems("w4a16_gemm").random("w4a16_gemm", sizes, 1), Failure);
   }
 }
 
 // Every case is canonical and of sizes that made-up data takes, and no target is below the bytes at 4.8 TB/s.
 TEST(GemmBenchCases, CanBeMeasuredAndReached) {
-  const auto cases = find_operator("w4a16_gemm").bench_cases();
+  const auto cases = find_problems("w4a16_gemm").bench_cases();
   EXPECT_GE(cases.size(), 30u);
   for (const BenchCase& one : cases) {
     EXPECT_EQ(find_operator("w4a16_gemm").canonical(one.descriptor), one.descriptor);
@@ -242,4 +242,4 @@ TEST(GemmBenchCases, CanBeMeasuredAndReached) {
 }
 
 }  // namespace
-}  // namespace cubit::ops
+}  // namespace cubit::check

@@ -10,10 +10,10 @@
 
 #include "base/error.hpp"
 #include "check/made_up_data.hpp"
-#include "ops/gqa_decode/gqa_decode.hpp"
+#include "check/gqa_decode/problem.hpp"
 #include "tests/support/refusals.hpp"
 
-namespace cubit::ops {
+namespace cubit::check {
 namespace {
 
 const std::string kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
@@ -42,7 +42,7 @@ class RefusedProblem : public ::testing::TestWithParam<BadCase> {};
 TEST_P(RefusedProblem, NamesTheRule) {
   Case one;
   GetParam().change(one);
-  tests::expect_refused_with([&] { find_operator(one.text).problem(one.text, one.tensors, one.numbers); },
+  tests::expect_refused_with([&] { find_problems(one.text).problem(one.text, one.tensors, one.numbers); },
                              GetParam().sentence);
 }
 
@@ -104,7 +104,7 @@ TEST(GqaProblem, RefusesMoreThanLaunchesCount) {
     const std::vector<Tensor> tensors = {{"query", "BF16", std::move(query), {}, &byte},
                                          {"key", "BF16", cache, {}, &byte},
                                          {"value", "BF16", cache, {}, &byte}};
-    tests::expect_refused([&] { find_operator("gqa_decode").problem("gqa_decode", tensors, {}); },
+    tests::expect_refused([&] { find_problems("gqa_decode").problem("gqa_decode", tensors, {}); },
                           std::string(given) + ": a launch counts them in 32 bits; accepted: up to 2147483647");
   };
   refused({0, kMany + 1, 128}, {0, 16, kMany + 1, 128}, "4294967297 KV heads");
@@ -125,7 +125,7 @@ TEST(MadeUpData, IsNoMoreThanTheMachineHasLeft) {
 TEST(GqaProblem, TakesTheLargestSoftmaxScales) {
   for (const double scale : {1e30, -1e30}) {
     const Case one;
-    EXPECT_NO_THROW(find_operator(kInt4).problem(kInt4, one.tensors, {{"softmax_scale", scale}}));
+    EXPECT_NO_THROW(find_problems(kInt4).problem(kInt4, one.tensors, {{"softmax_scale", scale}}));
   }
 }
 
@@ -133,8 +133,8 @@ TEST(GqaProblem, OneQueryTokenMayHaveADimension) {
   Case one;
   one.tensors[0].shape = {2, 1, 16, 128};
   const Case usual;
-  const auto written = find_operator(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
-  const auto left_out = find_operator(kInt4).problem(kInt4, usual.tensors, {{"lse", 1}});
+  const auto written = find_problems(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
+  const auto left_out = find_problems(kInt4).problem(kInt4, usual.tensors, {{"lse", 1}});
   using Shape = std::vector<std::int64_t>;
   EXPECT_EQ(written->outputs()[0].shape, (Shape{2, 1, 16, 128}));
   EXPECT_EQ(written->outputs()[1].shape, (Shape{2, 1, 16}));
@@ -147,7 +147,7 @@ TEST(GqaProblem, OneQueryTokenMayHaveADimension) {
 
 TEST(GqaProblem, CountsTheBytesOfTheTrueLengths) {
   const Case one;
-  const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {});
+  const auto problem = find_problems(kInt4).problem(kInt4, one.tensors, {});
   EXPECT_EQ(problem->bytes_read(), 2u * 13 * 2 * 80 + 2 * 16 * 128 * 2 + 2 * 4);
   EXPECT_EQ(problem->operations(), 4.0 * 13 * 16 * 128);
   EXPECT_EQ(problem->bytes_written(), 2u * 16 * 128 * 2);
@@ -157,7 +157,7 @@ TEST(GqaProblem, TheSameSeedGivesTheSameBytes) {
   const Numbers sizes = {{"batch", 3}, {"context", 40}, {"kv_heads", 2}, {"ragged", 1}};
   const auto bytes_of = [&](std::uint64_t seed) {
     std::string all;
-    const auto problem = find_operator(kInt4).random(kInt4, sizes, seed);
+    const auto problem = find_problems(kInt4).random(kInt4, sizes, seed);
     for (const Tensor& tensor : problem->inputs()) {
       all.append(static_cast<const char*>(tensor.data), tensor.bytes());
     }
@@ -169,7 +169,7 @@ TEST(GqaProblem, TheSameSeedGivesTheSameBytes) {
 
 TEST(GqaProblem, LengthsMayBeATensorWhereAllAreAlike) {
   const auto lengths_of = [](const Numbers& sizes) {
-    const auto problem = find_operator(kInt4).random(kInt4, sizes, 1);
+    const auto problem = find_problems(kInt4).random(kInt4, sizes, 1);
     std::vector<std::int32_t> lengths;
     for (const Tensor& tensor : problem->inputs()) {
       if (tensor.name != "lengths") continue;
@@ -188,7 +188,7 @@ TEST(GqaProblem, RefusesSizesThatItDoesNotKnow) {
        {Numbers{{"bach", 1}}, Numbers{{"batch", -1}}, Numbers{{"context", 0.5}}, Numbers{{"kv_heads", 0}},
         Numbers{{"pattern", 6}}, Numbers{{"batch", 1e300}}, Numbers{{"batch", 1 << 20}, {"context", 1 << 27}},
         Numbers{{"batch", std::numeric_limits<double>::quiet_NaN()}}}) {
-    EXPECT_THROW(find_operator(kInt4).random(kInt4, sizes, 1), Failure);
+    EXPECT_THROW(find_problems(kInt4).random(kInt4, sizes, 1), Failure);
   }
 }
 
@@ -220,7 +220,7 @@ std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecod
 }
 
 TEST(GqaProblem, AcceptsTheRoundedReferenceAndFindsOneWrongHead) {
-  const auto problem = find_operator(kInt4).random(kInt4, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
+  const auto problem = find_problems(kInt4).random(kInt4, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
   auto output = perfect_output(*problem, gqa_decode::parse(kInt4));
   const void* address = output.data();
   const auto good = problem->compare({&address, 1});
@@ -251,7 +251,7 @@ TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
       const std::string text = std::string("gqa_decode:heads_per_kv=8,query=fp16,") + cache +
                                (output == Element::fp16 ? ",output=fp16" : ",output=bf16");
       const GqaDecode descriptor = gqa_decode::parse(text);
-      const auto problem = find_operator(text).random(text, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
+      const auto problem = find_problems(text).random(text, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 4);
       const auto perfect = perfect_output(*problem, descriptor);
       const bool is_tight = output == Element::fp16 && descriptor.kv != KvFormat::bf16;
       const auto compared = [&](double factor) {
@@ -286,7 +286,7 @@ TEST(GqaProblem, AnInfinityIsRightWhereTheReferenceRoundsToIt) {
     std::vector<std::uint16_t> output(kChannels, kOne);
     output[0] = found;
     const void* address = output.data();
-    const auto compared = find_operator(text).problem(text, tensors, {})->compare({&address, 1});
+    const auto compared = find_problems(text).problem(text, tensors, {})->compare({&address, 1});
     return compared.error <= compared.tolerance;
   };
   EXPECT_TRUE(passes(70144, kInfinity));
@@ -304,7 +304,7 @@ TEST(GqaProblem, AnInfinityIsRightWhereTheReferenceRoundsToIt) {
 TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
   const std::string text = "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,output=fp16";
   const auto problem =
-      find_operator(text).random(text, {{"batch", 2}, {"context", 500}, {"kv_heads", 2}, {"pattern", 4}}, 4);
+      find_problems(text).random(text, {{"batch", 2}, {"context", 500}, {"kv_heads", 2}, {"pattern", 4}}, 4);
   const auto perfect = perfect_output(*problem, gqa_decode::parse(text));
   const auto compared = [&](double factor) {
     const auto changed = scaled(perfect, Element::fp16, factor);
@@ -324,7 +324,7 @@ TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
 TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   const std::string text = "gqa_decode:kv=fp16,query=fp16,output=fp16";
   const Numbers sizes = {{"batch", 40}, {"context", 4}, {"pattern", 2}};
-  const auto problem = find_operator(text).random(text, sizes, 4);
+  const auto problem = find_problems(text).random(text, sizes, 4);
   auto output = perfect_output(*problem, gqa_decode::parse(text));
   double loosest = 0;
   double tightest = 1;
@@ -350,7 +350,7 @@ TEST(GqaProblem, OutliersOfPackedRowsRaiseTheToleranceOfFp16) {
   const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16,alignment=4";
   for (const bool has_outliers : {false, true}) {
     const Numbers sizes = {{"batch", 2}, {"context", 4}, {"kv_heads", 2}, {"pattern", has_outliers ? 1 : 0}};
-    const auto problem = find_operator(text).random(text, sizes, 4);
+    const auto problem = find_problems(text).random(text, sizes, 4);
     const auto wrong = scaled(perfect_output(*problem, gqa_decode::parse(text)), Element::fp16, 1.0025);
     const void* address = wrong.data();
     const auto compared = problem->compare({&address, 1});
@@ -367,7 +367,7 @@ TEST(GqaProblem, OutliersOfPackedRowsRaiseTheToleranceOfFp16) {
 TEST(GqaProblem, FindsAWrongLogSumExp) {
   Case one;
   one.lengths = {10, 0};
-  const auto problem = find_operator(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
+  const auto problem = find_problems(kInt4).problem(kInt4, one.tensors, {{"lse", 1}});
   const std::vector<std::uint16_t> output(std::size_t{2} * 16 * 128, 0);
   std::vector<float> lse(32, std::log(10.f));
   std::fill(lse.begin() + 16, lse.end(), -std::numeric_limits<float>::infinity());
@@ -385,12 +385,12 @@ TEST(GqaProblem, FindsAWrongLogSumExp) {
 
 TEST(StreamReadProblem, RefusesWhatItCannotRead) {
   for (const Numbers& sizes : {Numbers{{"bytes", 17}}, Numbers{{"bytes", 0}}, Numbers{{"words", 4}}}) {
-    EXPECT_THROW(find_operator("stream_read").random("stream_read", sizes, 1), Failure);
+    EXPECT_THROW(find_problems("stream_read").random("stream_read", sizes, 1), Failure);
   }
 }
 
 TEST(StreamReadProblem, ComparesTheChecksum) {
-  const auto problem = find_operator("stream_read").random("stream_read", {{"bytes", 4096}}, 1);
+  const auto problem = find_problems("stream_read").random("stream_read", {{"bytes", 4096}}, 1);
   std::vector<std::uint32_t> checksums(4096);
   for (std::size_t i = 0; i < 1024; ++i) {
     std::memcpy(&checksums[i], static_cast<const char*>(problem->inputs()[0].data) + 4 * i, 4);
@@ -402,15 +402,15 @@ TEST(StreamReadProblem, ComparesTheChecksum) {
 }
 
 TEST(StreamCopyProblem, ComparesEveryByte) {
-  const auto problem = find_operator("stream_copy").random("stream_copy", {{"bytes", 4096}}, 1);
+  const auto problem = find_problems("stream_copy").random("stream_copy", {{"bytes", 4096}}, 1);
   const auto* source = static_cast<const char*>(problem->inputs()[0].data);
   std::vector<char> destination(source, source + 4096);
   const void* address = destination.data();
   EXPECT_EQ(problem->compare({&address, 1}).error, 0);
   destination[4095] ^= 1;
   EXPECT_EQ(problem->compare({&address, 1}).error, 1);
-  EXPECT_THROW(find_operator("stream_copy").random("stream_copy", {{"bytes", 17}}, 1), Failure);
+  EXPECT_THROW(find_problems("stream_copy").random("stream_copy", {{"bytes", 17}}, 1), Failure);
 }
 
 }  // namespace
-}  // namespace cubit::ops
+}  // namespace cubit::check

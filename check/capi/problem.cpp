@@ -1,5 +1,5 @@
 // C functions for problems: one test case of an operator as named tensors.
-#include <cubit/cubit.h>
+#include <cubit/check.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +11,14 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
-#include "capi/border.hpp"
-#include "capi/handles.hpp"
-#include "ops/operator.hpp"
+#include "check/capi/border.hpp"
+#include "check/problem.hpp"
 
-namespace cubit::capi {
+struct cubit_problem {
+  std::unique_ptr<cubit::check::Problem> problem;
+};
+
+namespace cubit::check {
 namespace {
 
 constexpr int kMaxRank = static_cast<int>(std::size(cubit_tensor{}.shape));
@@ -26,11 +29,11 @@ constexpr int kMaxRank = static_cast<int>(std::size(cubit_tensor{}.shape));
 }
 
 /// Fills in dense row-major strides for a shape whose element count fits 63 bits.
-ops::Tensor tensor_of(const cubit_tensor& given) {
+Tensor tensor_of(const cubit_tensor& given) {
   require(given.name, "cubit_tensor: name");
   require(given.type, "cubit_tensor: type");
   if (given.rank < 0 || given.rank > kMaxRank) refuse_shape(given, fmt::format("rank {} is out of range", given.rank));
-  ops::Tensor tensor{given.name, given.type, {given.shape, given.shape + given.rank}, {}, given.data};
+  Tensor tensor{given.name, given.type, {given.shape, given.shape + given.rank}, {}, given.data};
   tensor.strides.resize(tensor.shape.size());
   std::int64_t elements = 1;
   for (std::size_t i = tensor.shape.size(); i-- > 0;) {
@@ -40,16 +43,16 @@ ops::Tensor tensor_of(const cubit_tensor& given) {
       refuse_shape(given, "the tensor's size overflows");
   }
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(elements, std::int64_t{ops::type_bytes(tensor.type)}, &bytes)) {
+  if (__builtin_mul_overflow(elements, std::int64_t{type_bytes(tensor.type)}, &bytes)) {
     refuse_shape(given, "the tensor's size overflows");
   }
   if (elements != 0) require(given.data, "cubit_tensor: data of an input");
   return tensor;
 }
 
-std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count) {
+std::vector<Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count) {
   if (count != 0) require(tensors, "cubit_problem_create: inputs");
-  std::vector<ops::Tensor> result;
+  std::vector<Tensor> result;
   std::set<std::string_view> names;
   for (const cubit_tensor& tensor : std::span(tensors, count)) {
     result.push_back(tensor_of(tensor));
@@ -60,14 +63,13 @@ std::vector<ops::Tensor> tensors_of(const cubit_tensor* tensors, std::size_t cou
   return result;
 }
 
-void give_tensor(const std::vector<ops::Tensor>& tensors, std::size_t index, cubit_tensor* result,
-                 const char* parameter) {
+void give_tensor(const std::vector<Tensor>& tensors, std::size_t index, cubit_tensor* result, const char* parameter) {
   require(result, parameter);
   if (index >= tensors.size()) {
     throw Failure(Status::invalid_argument, fmt::format("index {}", index), "the problem has no tensor of this index",
                   fmt::format("there are {}", tensors.size()));
   }
-  const ops::Tensor& tensor = tensors[index];
+  const Tensor& tensor = tensors[index];
   if (tensor.shape.size() > std::size(result->shape)) {
     throw Failure(Status::internal, tensor.name, fmt::format("more than {} dimensions", kMaxRank));
   }
@@ -83,23 +85,10 @@ void check_count(std::size_t count, std::size_t wanted, const char* what) {
 
 }  // namespace
 
-ops::Numbers numbers_of(const cubit_number* numbers, std::size_t count, const char* parameter) {
-  if (count != 0) require(numbers, parameter);
-  ops::Numbers result;
-  for (const cubit_number& number : std::span(numbers, count)) {
-    require(number.name, "cubit_number: name");
-    if (!result.emplace(number.name, number.value).second) {
-      throw Failure(Status::invalid_argument, fmt::format("\"{}\"", number.name), "this name is given twice",
-                    "give each name once");
-    }
-  }
-  return result;
-}
-
-}  // namespace cubit::capi
+}  // namespace cubit::check
 
 using namespace cubit;
-using namespace cubit::capi;
+using namespace cubit::check;
 
 cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* inputs, size_t input_count,
                                   const cubit_number* numbers, size_t number_count, cubit_problem** problem) {
@@ -109,7 +98,7 @@ cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* in
     *problem = nullptr;
     const auto tensors = tensors_of(inputs, input_count);
     const auto scalars = numbers_of(numbers, number_count, "cubit_problem_create: numbers");
-    *problem = new cubit_problem{ops::find_operator(descriptor).problem(descriptor, tensors, scalars)};
+    *problem = new cubit_problem{find_problems(descriptor).problem(descriptor, tensors, scalars)};
   });
 }
 
@@ -120,7 +109,7 @@ cubit_status cubit_problem_random(const char* descriptor, const cubit_number* si
     require(problem, "cubit_problem_random: problem");
     *problem = nullptr;
     const auto numbers = numbers_of(sizes, size_count, "cubit_problem_random: sizes");
-    *problem = new cubit_problem{ops::find_operator(descriptor).random(descriptor, numbers, seed)};
+    *problem = new cubit_problem{find_problems(descriptor).random(descriptor, numbers, seed)};
   });
 }
 
@@ -181,7 +170,7 @@ cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* 
     require(problem, "cubit_problem_arguments: problem");
     require(device_data, "cubit_problem_arguments: device_data");
     require(arguments, "cubit_problem_arguments: arguments");
-    const ops::Problem& wanted = *problem->problem;
+    const Problem& wanted = *problem->problem;
     check_count(count, wanted.inputs().size() + wanted.outputs().size(), "device addresses");
     auto& owner = in_place_of_this_thread<ThreadArguments>().bytes;
     owner = wanted.arguments({device_data, count});
@@ -197,7 +186,7 @@ cubit_status cubit_problem_compare(const cubit_problem* problem, const void* con
     require(outputs, "cubit_problem_compare: outputs");
     check_count(count, problem->problem->outputs().size(), "outputs");
     for (std::size_t i = 0; i < count; ++i) require(outputs[i], "cubit_problem_compare: an output");
-    ops::Problem::Comparison comparison = problem->problem->compare({outputs, count});
+    Problem::Comparison comparison = problem->problem->compare({outputs, count});
     if (error != nullptr) *error = comparison.error;
     if (tolerance != nullptr) *tolerance = comparison.tolerance;
     if (worst != nullptr) *worst = thread_text(std::move(comparison.worst));

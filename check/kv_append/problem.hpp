@@ -1,0 +1,20 @@
+// Problems of the operator kv_append: rotation, quantisation and cache addressing on the host.
+#pragma once
+
+#include "check/problem.hpp"
+#include "ops/kv_append/kv_append.hpp"
+
+namespace cubit::check::kv_append {
+
+using namespace ops::kv_append;
+
+/// Turns the first `rotary_dim` channels of a row in place, as <cubit/kv_append.h> says.
+void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+
+std::string random_help();
+std::vector<BenchCase> bench_cases();
+
+}  // namespace cubit::check::kv_append

@@ -1,0 +1,165 @@
+#include "check/kv_cache/row_values.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "ops/element/element.hpp"
+
+namespace cubit::check::kv_cache {
+namespace {
+
+std::uint16_t saturated_half(float value) { return from_float(Element::fp16, std::clamp(value, -65504.f, 65504.f)); }
+
+double load16(Element element, const char* src) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, src, 2);
+  return to_double(element, bits);
+}
+
+void store16(Element element, float value, char* dst) {
+  const std::uint16_t bits = from_float(element, value);
+  std::memcpy(dst, &bits, 2);
+}
+
+/// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
+/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero
+/// is stored as +0, whichever zero comes first, and so is a scale.
+void quantise_int4(const RowFormat& format, const float* src, char* dst) {
+  const int groups = format.groups;
+  const int width = format.head_dim / groups;
+  auto* packed = reinterpret_cast<std::uint8_t*>(dst + format.header_bytes());
+  std::memset(packed, 0, format.head_dim / 2);
+  for (int group = 0; group < groups; ++group) {
+    const auto [lo, hi] = std::minmax_element(src + group * width, src + (group + 1) * width);
+    const float lowest = *lo + 0.f;
+    const float range = *hi + 0.f - lowest;
+    const std::uint16_t header[2] = {saturated_half(range / 15.f), saturated_half(lowest)};
+    std::memcpy(dst + 4 * group, header, 4);
+    for (int channel = group * width; channel < (group + 1) * width; ++channel) {
+      const float steps = std::nearbyint((src[channel] - lowest) * 15.f / (range + 1e-8f));
+      const auto q = std::isnan(steps) ? 0U : static_cast<unsigned>(std::clamp(steps, 0.f, 15.f));
+      packed[channel / 2] |= static_cast<std::uint8_t>(q << (channel % 2 * 4));
+    }
+  }
+}
+
+void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
+  const int width = format.head_dim / format.groups;
+  for (int channel = 0; channel < format.head_dim; ++channel) {
+    const char* header = src + 4 * (channel / width);
+    const int packed = static_cast<unsigned char>(src[format.header_bytes() + channel / 2]);
+    const int q = packed >> (channel % 2 * 4) & 15;
+    dst[channel] = load16(Element::fp16, header) * q + load16(Element::fp16, header + 2);
+  }
+}
+
+struct Fp8 {
+  int fraction_bits;
+  int least_exponent;  ///< of a normal number
+  bool has_infinity;   ///< and NaN in all else of the last exponent; else NaN is all ones
+};
+Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6, false} : Fp8{2, -14, true}; }
+
+std::uint8_t fp8_from_float(const Fp8& type, float value) {
+  if (std::isnan(value)) return 0x7f;  // NaN in both
+  const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
+  const float magnitude = std::fabs(value);
+  const int exponent = std::max(magnitude == 0 ? type.least_exponent : std::ilogb(magnitude), type.least_exponent);
+  // In units of the last place a whole number; nearbyint rounds half to even, and what it carries moves the exponent.
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction_bits - exponent)));
+  return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
+}
+
+double fp8_to_double(const Fp8& type, std::uint8_t bits) {
+  const int exponent = (bits & 0x7f) >> type.fraction_bits;
+  const int fraction = bits & ((1 << type.fraction_bits) - 1);
+  if (const int infinity = 0x7f >> type.fraction_bits << type.fraction_bits;
+      type.has_infinity ? (bits & 0x7f) >= infinity : (bits & 0x7f) == 0x7f) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (!type.has_infinity || fraction != 0) return std::numeric_limits<double>::quiet_NaN();
+    return (bits & 0x80) != 0 ? -kInfinity : kInfinity;
+  }
+  const int units = exponent == 0 ? fraction : fraction + (1 << type.fraction_bits);
+  const double magnitude = std::ldexp(units, std::max(exponent, 1) - 1 + type.least_exponent - type.fraction_bits);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+std::uint8_t int8_from_float(float value) {
+  return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));
+}
+
+/// See <cubit/kv_append.h>. What NaN and infinity become is free there; here it is always the same.
+void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* scales) {
+  const int width = format.head_dim / format.groups;
+  const float most = format.largest();
+  for (int group = 0; group < format.groups; ++group, src += width, dst += width, scales += format.scale_bytes()) {
+    if (format.makes_scales()) {
+      float peak = 0;
+      for (int i = 0; i < width; ++i) peak = std::max(peak, std::fabs(src[i]));
+      store_scale(format, peak, scales);
+    }
+    const float scale = load_scale(format, scales);
+    for (int i = 0; i < width; ++i) {
+      const float steps = scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // -0 is +0
+      const std::uint8_t byte =
+          format.kv == KvFormat::int8_split ? int8_from_float(steps) : fp8_from_float(fp8_of(format.kv), steps);
+      dst[i] = static_cast<char>(byte);
+    }
+  }
+}
+
+void dequantise_bytes(const RowFormat& format, const char* src, double* dst, const char* scales) {
+  const int width = format.head_dim / format.groups;
+  for (int channel = 0; channel < format.head_dim; ++channel) {
+    const double value = format.kv == KvFormat::int8_split
+                             ? static_cast<signed char>(src[channel])
+                             : fp8_to_double(fp8_of(format.kv), static_cast<std::uint8_t>(src[channel]));
+    dst[channel] = load_scale(format, scales + channel / width * format.scale_bytes()) * value;
+  }
+}
+
+}  // namespace
+
+float load_scale(const RowFormat& format, const char* src) {
+  if (format.scale_type == ScaleType::fp16) return static_cast<float>(load16(Element::fp16, src));
+  float scale = 0;
+  std::memcpy(&scale, src, 4);
+  return scale;
+}
+
+void store_scale(const RowFormat& format, float peak, char* dst) {
+  const float scale = std::max(peak / format.largest(), 1e-8f);
+  if (format.scale_type == ScaleType::fp32) {
+    std::memcpy(dst, &scale, 4);
+  } else {
+    const std::uint16_t bits = saturated_half(scale);
+    std::memcpy(dst, &bits, 2);
+  }
+}
+
+void load_row(Element element, const char* src, int channels, float* dst) {
+  for (int channel = 0; channel < channels; ++channel)
+    dst[channel] = static_cast<float>(load16(element, src + 2 * channel));
+}
+
+void store_row(Element element, const float* src, int channels, char* dst) {
+  for (int channel = 0; channel < channels; ++channel) store16(element, src[channel], dst + 2 * channel);
+}
+
+void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales) {
+  if (format.is_16bit()) return store_row(format.element(), src, format.head_dim, dst);
+  if (format.has_scales()) return quantise_bytes(format, src, dst, scales);
+  quantise_int4(format, src, dst);
+}
+
+void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales) {
+  if (format.has_scales()) return dequantise_bytes(format, src, dst, scales);
+  if (!format.is_16bit()) return dequantise_int4(format, src, dst);
+  for (int channel = 0; channel < format.head_dim; ++channel)
+    dst[channel] = load16(format.element(), src + 2 * channel);
+}
+
+}  // namespace cubit::check::kv_cache

@@ -1,0 +1,28 @@
+// Problems of the operator w4_quantize, and the reference that says what a launch writes.
+#pragma once
+
+#include "check/problem.hpp"
+#include "ops/w4_quantize/w4_quantize.hpp"
+
+namespace cubit::check::w4_quantize {
+
+using namespace ops::w4_quantize;
+
+/// What a launch writes, bit for bit but for the errors' root of the mean square, which is in double precision.
+struct Quantised {
+  std::vector<std::uint32_t> qweight;
+  std::vector<std::uint32_t> qzeros;  ///< empty where none are stored
+  std::vector<std::uint16_t> scales;  ///< fp16 [groups, n]
+  std::vector<float> max_error;       ///< [groups, n]
+  std::vector<double> rms_error;      ///< [groups, n]
+};
+/// `weights`: [n, k] 16-bit values of the descriptor's input type, dense.
+Quantised quantise(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k);
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+
+std::string random_help();
+std::vector<BenchCase> bench_cases();
+
+}  // namespace cubit::check::w4_quantize
