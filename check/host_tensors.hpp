@@ -1,4 +1,4 @@
-// What problems of all operators share: tensors in host memory, by name, and the sentences that refuse them.
+// What the problems of all operators share: tensors in host memory, found by name, and checks of tensors.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,32 @@
 
 namespace cubit::check {
 
-/// Throws Failure(invalid_argument).
+/// Throws Failure(invalid_argument) with the three parts of a sentence.
 [[noreturn]] void reject(std::string given, std::string rule, std::string remedy = {});
 std::string shape_text(const Tensor& tensor);  ///< "tensor query [2, 16, 128]"
-/// A dense tensor.
+/// A tensor with dense row-major strides.
 Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data);
-/// Throw Failure(invalid_argument).
+/// These checks throw Failure(invalid_argument). `dimensions` names the dimensions of a shape for the error.
 void require_type(const Tensor& tensor, std::string_view type);
 void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions);
 void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions);
-/// As require_type, of 16-bit elements that a descriptor's field names: says which value of it would do.
+/// Checks the type of a 16-bit tensor whose element is the descriptor's field `field`. The error says which value of
+/// the field accepts the tensor.
 void require_element(const Tensor& tensor, Element element, std::string_view field);
+/// Checks that every input has an accepted name. `op` names the operator in the error.
 void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op);
 
-/// Tensors that a problem owns copies of, found by name.
+/// A problem's own copies of tensors, found by name.
 class Tensors {
  public:
   void add(Tensor tensor, std::unique_ptr<char[]> storage);
+  /// Adds a tensor of zeros.
   void add_zeros(Tensor tensor);
-  /// A copy, where `inputs` has one of this name.
+  /// Copies the tensor `name` of `inputs`. Returns false if `inputs` has none.
   bool take(std::span<const Tensor> inputs, std::string_view name);
-  const Tensor* find(std::string_view name) const;  ///< null: there is none
+  const Tensor* find(std::string_view name) const;  ///< null if there is none
   const std::vector<Tensor>& list() const { return list_; }
-  /// The address among `device_data` of the tensor of this name, or null.
+  /// The address of the tensor `name` among `device_data`, which is in the order of list(); null if there is none.
   template <class Element>
   Element* address(std::span<void* const> device_data, std::string_view name) const {
     for (std::size_t i = 0; i < list_.size(); ++i) {
@@ -50,7 +53,7 @@ class Tensors {
   std::vector<std::unique_ptr<char[]>> storage_;
 };
 
-/// Relative error that is infinite where it is not a number, so that NaN never passes.
+/// difference / scale, but infinity instead of NaN, so that NaN never passes a comparison.
 double relative_error(double difference, double scale);
 
 template <class Arguments>

@@ -1,4 +1,4 @@
-// How much made-up data an operator makes for `--random`.
+// The limit of how much made-up data an operator makes for `--random`.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace cubit::check {
 
-/// Throws Failure(invalid_argument) for more than 64 GiB, or than the machine has left. `given`, as the error has it:
-/// "n = 8 and k = 64".
+/// Throws Failure(invalid_argument) for more than 64 GiB, or for more than the machine's free memory. `given` is the
+/// first part of the error: "n = 8 and k = 64".
 void require_made_up(const std::string& given, double bytes, const std::string& remedy,
                      double available = static_cast<double>(available_memory()));
 

@@ -7,7 +7,7 @@
 
 namespace cubit::check {
 
-/// SplitMix64 (Steele, Lea, Flood 2014) with uniform and normal variates on top.
+/// The generator SplitMix64 (Steele, Lea, Flood 2014), with uniform and normal variates.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -19,10 +19,10 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  /// In [0, 1).
+  /// Uniform in [0, 1).
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
 
-  /// Mean 0, variance 1 (Box-Muller; the second variate is kept).
+  /// Normal with mean 0 and variance 1 (Box-Muller). The second variate is kept for the next call.
   double normal() {
     if (has_spare_) {
       has_spare_ = false;

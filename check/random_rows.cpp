@@ -18,7 +18,7 @@ void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float
     case 2:
       if (index % 3 != 0) row.assign(row.size(), row[0]);
       break;
-    case 3:  // steps of a group from 0 to 15 are its values: halves are ties; zeros of both signs
+    case 3:  // a group's range is 15, so halves are ties of the 4-bit quantiser; zeros have both signs
       for (float& x : row) x = 0.5f * static_cast<float>(random.bits() % 31);
       for (std::size_t channel = 0; channel < row.size(); channel += 16) row[channel + 7] = 15;
       for (float& x : row) x = x == 0 && random.bits() % 2 == 0 ? -0.f : x;
@@ -37,7 +37,7 @@ void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float
 }  // namespace
 
 std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed) {
-  // Distinct rows are made for at most this many. A prime, so that sequences differ.
+  // At most this many distinct rows are made. The number is prime, so that sequences differ.
   constexpr std::int64_t kDistinctRows = 65521;
   Random random(seed);
   const std::int64_t row_bytes = 2 * channels;

@@ -1,4 +1,4 @@
-// The table of operators' problems. Adding an operator adds a line here and its folder.
+// The table of the operators' problems. A new operator adds one row here and a folder.
 #include <fmt/format.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Tensors by name, as problems hold them.
+// The type of the tensors that problems take and hold.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace cubit::check {
 
-/// A tensor by name, in host or device memory. Types are spelled as safetensors spells them: BF16, F16, F32, U8, I32 …
+/// A named tensor in host or device memory. Types are spelled as in safetensors: BF16, F16, F32, U8, I32 …
 struct Tensor {
   std::string name;
   std::string type;
@@ -18,10 +18,10 @@ struct Tensor {
   void* data = nullptr;
 
   std::int64_t elements() const;
-  std::size_t bytes() const;  ///< of a dense tensor of this shape
+  std::size_t bytes() const;  ///< size of a dense tensor of this shape and type
 };
 
-/// Bytes of one element. Throws Failure(invalid_argument) for a type that is not known.
+/// Bytes of one element. Throws Failure(invalid_argument) for an unknown type.
 int type_bytes(std::string_view type);
 
 }  // namespace cubit::check

@@ -9,7 +9,7 @@
 namespace cubit::check {
 namespace {
 
-/// The text that a call returned a pointer to, until the thread's next call.
+/// The text that the thread's last call returned a pointer to.
 struct ThreadText {
   std::string text;
 };

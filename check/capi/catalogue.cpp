@@ -1,4 +1,4 @@
-// What there is to check and to measure: operators, their made-up data and their bench cases.
+// The C function that lists what libcubit_check knows of each operator: made-up data and bench cases.
 #include <cubit/check.h>
 
 #include "check/capi/border.hpp"

@@ -1,4 +1,4 @@
-// What `cubit bench gqa_decode` measures, and what each cell shall reach: the table of docs/performance/gqa_decode.md.
+// The cases that `cubit bench gqa_decode` measures, and the time or share of the floor that each case has to reach.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace cubit::check::gqa_decode {
 namespace {
 
-/// Rows of 68 bytes are only 4-byte aligned where they are not padded.
+/// Unpadded rows of 68 bytes are only 4-byte aligned.
 constexpr const char* kOneGroup = "kv=int4_rows,alignment=4";
 constexpr const char* kFourGroups = "kv=int4_rows,groups=4";
 constexpr const char* kSignedBytes = "kv=int8_split";
@@ -28,17 +28,17 @@ Numbers sizes(int batch, int context, int kv_heads) {
   return {{"batch", batch}, {"context", context}, {"kv_heads", kv_heads}};
 }
 
-/// A batch size with the targets of the formats.
+/// A batch size, and the targets of each cache format at that size.
 struct Cell {
   int batch;
   double bf16;         ///< microseconds of the best peer measured
-  double four_groups;  ///< microseconds
-  double share;        ///< of four groups, and of formats of one byte
+  double four_groups;  ///< microseconds of int4_rows with four groups
+  double share;        ///< share of the read floor: int4_rows with four groups, and 8-bit formats
   double fp8;          ///< microseconds of FlashAttention-3 in full fp8, measured once
 };
 
-/// Batches of sequences of one length with one KV head. One group reads fewer bytes than four, so it shall not be
-/// slower.
+/// Adds batches of sequences of equal length with one KV head. int4_rows with one group reads fewer bytes than with
+/// four groups, so one group has the target of four.
 void add_batches(std::vector<BenchCase>& cases) {
   constexpr Cell kCells[] = {{8, 0, 6, 0, 0},
                              {32, 37.7, 13.2, 0.83, 31.1},
@@ -56,7 +56,7 @@ void add_batches(std::vector<BenchCase>& cases) {
   for (const Cell& cell : kCells) add(cell, kOneGroup, cell.four_groups, 0);
   for (const Cell& cell : kCells) add(cell, kSignedBytes, 0, cell.share);
   for (const Cell& cell : kCells) add(cell, kFp8, cell.fp8, cell.share);
-  // Pages of 16 tokens, which shall be within 5% of one tensor.
+  // A paged cache with pages of 16 tokens. The goal is to be at most 5% slower than the contiguous cache.
   for (const std::string_view format :
        {"cache=paged", "kv=int4_rows,groups=4,cache=paged", "kv=fp8_e4m3,cache=paged"}) {
     for (const Cell& cell : kCells) {
@@ -90,7 +90,7 @@ void add_ragged(std::vector<BenchCase>& cases) {
   }
 }
 
-/// As inference engines have them: the host knows how long a sequence may be, the device how long it is.
+/// Adds cases whose lengths are known on the device alone, as in inference engines: the host knows only an upper bound.
 void add_lengths_on_the_device(std::vector<BenchCase>& cases) {
   for (const std::string_view format : {"", kFourGroups}) {
     for (const int batch : {8, 64, 96, 128, 512}) {
@@ -102,7 +102,8 @@ void add_lengths_on_the_device(std::vector<BenchCase>& cases) {
   }
 }
 
-/// What changes scores shall cost within 5% of the first; a window of an eighth reads an eighth.
+/// Adds score modifications. The goal is at most 5% more than the first case, which has none. The window keeps an
+/// eighth of the tokens, so that case reads an eighth of the cache.
 void add_scores(std::vector<BenchCase>& cases) {
   for (const int batch : {64, 128, 512}) {
     const auto add = [&](const char* fields, double window) {
@@ -116,7 +117,7 @@ void add_scores(std::vector<BenchCase>& cases) {
   }
 }
 
-/// Four query tokens, which shall be within 15% of one.
+/// Adds cases of four query tokens. The goal is at most 15% more than one query token.
 void add_query_tokens(std::vector<BenchCase>& cases) {
   for (const std::string_view format : {"", kFourGroups, kFp8}) {
     for (const int batch : {64, 128, 512}) {
@@ -129,7 +130,7 @@ void add_query_tokens(std::vector<BenchCase>& cases) {
   }
 }
 
-/// Values in fewer bits than keys, or of fewer channels, as some models have them.
+/// Adds caches whose values have fewer bits or fewer channels than the keys, as some models have.
 void add_mixed_caches(std::vector<BenchCase>& cases) {
   for (const char* text :
        {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3,value=int4_rows,value_groups=4",
@@ -150,7 +151,7 @@ void add_head_counts(std::vector<BenchCase>& cases) {
   }
 }
 
-/// Rows of the other dimensions and numbers of groups: dense, with the alignment that they so have.
+/// Adds the remaining head dimensions and group counts. Rows are unpadded, and the alignment is that of unpadded rows.
 void add_rows(std::vector<BenchCase>& cases) {
   struct Rows {
     int head_dim;
@@ -167,7 +168,7 @@ void add_rows(std::vector<BenchCase>& cases) {
     if (rows.head_dim != 128) add(heads);
     for (const int groups : rows.groups) {
       const int bytes = 4 * groups + rows.head_dim / 2;
-      const int alignment = std::min(bytes & -bytes, 16);  // the largest power of two in it
+      const int alignment = std::min(bytes & -bytes, 16);  // the largest power of two that divides `bytes`
       add(fmt::format("{},kv=int4_rows{}{}", heads, groups == 1 ? "" : fmt::format(",groups={}", groups),
                       alignment == 16 ? "" : fmt::format(",alignment={}", alignment)));
     }

@@ -1,5 +1,5 @@
-// One concrete case by named tensors: shapes checked against the descriptor, the launch struct, comparison with the
-// reference.
+// Implements the problem of gqa_decode: checks of tensors against the descriptor, the launch arguments, and the
+// comparison with the reference.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,16 +15,15 @@
 namespace cubit::check::gqa_decode {
 namespace {
 
-constexpr double kTolerance = 3e-3;       // where bf16 rounds the outputs, or the weights and values
-constexpr double kTightTolerance = 1e-3;  // where all is fp16, or becomes fp16 without rounding as nibbles and bytes do
-constexpr double kRoundedWeights = 8e-4;  // three times the mean of an fp16 weight's rounding, and an output's
-// Three standard deviations of an fp16 rounding, whose mean square over a binade is (0.42 * 2^-11)^2: what is left of a
-// sum's in all but a few of a thousand heads.
+constexpr double kTolerance = 3e-3;  // bf16 rounds the outputs, or the weights and values
+constexpr double kTightTolerance =
+    1e-3;  // every operand is fp16, or is converted to fp16 exactly, as 4-bit and 8-bit integers are
+constexpr double kRoundedWeights = 8e-4;  // three times the mean rounding error of an fp16 weight and of an fp16 output
+// Three standard deviations of an fp16 rounding error, whose mean square over a binade is (0.42 * 2^-11)^2. The
+// rounding error of a sum stays below this bound in all but a few of a thousand heads.
 constexpr double kRoundedOperand = 3 * 0.42 * 0x1p-11;
-constexpr double kBesideRounding = 1. / 3;  // of the tolerance: of outputs that are not rounded
-constexpr const char* kSlopes = "alibi_slopes";
-constexpr const char* kSinks = "sinks";
-constexpr const char* kParameters = "score_parameters";
+// The share of the usual tolerance that is left for errors other than the rounding of the output.
+constexpr double kBesidesRounding = 1. / 3;
 
 void require_type(const Tensor& tensor, std::string_view type, const GqaDecode& descriptor) {
   if (tensor.type == type) return;
@@ -57,21 +56,18 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
-void require_window(double window) {
-  if (window >= 1) return;
-  reject(fmt::format("window = {}", window), "a query sees at least itself", "accepted: 1 and more");
-}
-
-/// `scale`: of errors. `rounding`: the error of the reference in the output's type.
+/// The tolerance of one head. Errors are relative to `scale`; `rounding` is the error that the reference has after it
+/// is rounded to the output's type.
 ///
-/// Weights are rounded to fp16. Where a few tokens cancel, as constant rows may, their roundings do not: these are
-/// measured by what the tokens' sum would be if it did not cancel either. Of packed rows weights times scales are
-/// rounded as well, beside nibble - 7.5, of ordinary rows as much as values: of the three, independent of one another,
-/// squares are added.
+/// Softmax weights are rounded to fp16. If the contributions of a few tokens cancel, as in constant rows, the rounding
+/// errors of their weights do not cancel: `token_norm` measures these errors as if the contributions were independent.
+/// For int4_rows the kernel also rounds the products weight * scale, which multiply nibble - 7.5; `centred_norm`
+/// measures that error. The output's rounding is the third error. The three are independent, so their squares are
+/// added.
 double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& reference, double scale, double rounding) {
   const double usual = tolerance_of(descriptor);
   double tolerance = usual;
-  if (!std::isfinite(rounding)) return usual;  // beyond the output's type, which excuses nothing
+  if (!std::isfinite(rounding)) return usual;  // the reference overflows the output's type; that widens no tolerance
   if (usual == kTightTolerance) {
     const double weights = relative_error(reference.token_norm, scale);
     const double products = relative_error(reference.centred_norm, scale);
@@ -80,48 +76,15 @@ double tolerance_of_head(const GqaDecode& descriptor, const ReferenceHead& refer
       expected = std::max(expected, std::hypot(rounding, kRoundedOperand * weights, kRoundedOperand * products));
     tolerance = std::clamp(expected, kTightTolerance, kTolerance);
   }
-  // Where few channels are all that counts, their rounding alone is up to half a unit, 2^-8 of a bf16; where outputs
-  // are subnormal, that of all of them: then that and kBesideRounding.
-  return std::max(tolerance, rounding + kBesideRounding * usual);
+  // If a few channels dominate the norm, their rounding alone is up to half a unit in the last place, 2^-8 for bf16. If
+  // the outputs are subnormal, that holds for every channel. The tolerance is then this rounding and kBesidesRounding.
+  return std::max(tolerance, rounding + kBesidesRounding * usual);
 }
 
-/// Of normal numbers: a sink may leave less to a head's tokens than its output can hold.
+/// The smallest normal number. A sink may take so much weight that a head's output is smaller than this number.
 double smallest_normal(Element element) { return element == Element::fp16 ? 0x1p-14 : 0x1p-126; }
 
 }  // namespace
-
-LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
-
-std::string LaunchNumbers::names(const GqaDecode& descriptor) {
-  std::string names = "softmax_scale, lse, splits";
-  if (descriptor.soft_cap) names += ", soft_cap";
-  if (descriptor.window) names += ", window, kept_tokens";
-  if (descriptor.cache == KvAddressing::contiguous) return names;
-  return names + ", " + kv_cache::CacheNumbers::names(descriptor.cache);
-}
-
-bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, double value) {
-  const auto whole = [&](int least, int most = std::numeric_limits<std::int32_t>::max()) {
-    return static_cast<std::int32_t>(whole_number(name, value, least, most));
-  };
-  if (name == "softmax_scale") {
-    softmax_scale = value;
-  } else if (name == "lse") {
-    with_lse = whole_number(name, value, 0, 1) != 0;
-  } else if (name == "splits") {
-    splits = whole(0, kMostSplits);
-  } else if (name == "soft_cap" && descriptor.soft_cap) {
-    soft_cap = value;
-  } else if (name == "window" && descriptor.window) {
-    require_window(value);
-    window = whole(1);
-  } else if (name == "kept_tokens" && descriptor.window) {
-    kept_tokens = whole(0);
-  } else {
-    return descriptor.cache == KvAddressing::paged && cache.set(descriptor.cache, name, value);
-  }
-  return true;
-}
 
 GqaProblem::GqaProblem(GqaDecode descriptor, Tensors inputs, const LaunchNumbers& numbers)
     : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), numbers_(numbers) {
@@ -150,13 +113,14 @@ void GqaProblem::check_per_head(bool wanted, const char* name, const char* field
   if (tensor->shape[0] != query_heads())
     reject(shape_text(*tensor), fmt::format("there are {} query heads", query_heads()),
            fmt::format("accepted: [{}]", query_heads()));
-  // Times log2(e), and slopes times a distance as well, they are numbers of a float.
+  // The kernel multiplies these numbers by log2(e), and slopes by a distance too: the products must fit a float.
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const auto* values = static_cast<const float*>(tensor->data);
   const bool may_be_none = name == std::string_view(kSinks);
   const float most = may_be_none ? 1e38f : 1e28f;
   for (std::int64_t head = 0; head < query_heads(); ++head) {
-    if (std::fabs(values[head]) <= most || (may_be_none && values[head] == kNone)) continue;  // false for NaN
+    if (std::fabs(values[head]) <= most || (may_be_none && values[head] == kNone))
+      continue;  // NaN fails the comparison
     reject(fmt::format("{}[{}] = {}", name, head, values[head]),
            std::isfinite(values[head]) ? fmt::format("its magnitude is beyond {}", most) : "it is not a finite number",
            fmt::format("accepted: -{0} to {0}{1}", most, may_be_none ? ", and -inf for no sink" : ""));
@@ -199,20 +163,20 @@ void GqaProblem::check_cache(std::size_t which) const {
          fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
 }
 
-/// Of all query tokens together; 0: there is none.
+/// The window of all query tokens together; 0 if the descriptor has no window.
 std::int64_t GqaProblem::read_window() const {
   return descriptor_.window ? std::int64_t{numbers_.window} + descriptor_.query_tokens - 1 : 0;
 }
 
-/// Whether any token of the page that begins with `first` is seen.
+/// Whether a query token attends to any token of the page that begins with token `first`.
 bool GqaProblem::needs_page(std::int64_t sequence, std::int64_t first) const {
   if (!descriptor_.window) return true;
-  // 64 bits: a window may be as large as an int.
-  const std::int64_t first_seen = std::int64_t{length(sequence)} - numbers_.window - descriptor_.query_tokens + 1;
-  return first < numbers_.kept_tokens || first + shape_.page_size > first_seen;
+  // The sum needs 64 bits, because a window may be as large as the largest int.
+  const std::int64_t first_attended = std::int64_t{length(sequence)} - numbers_.window - descriptor_.query_tokens + 1;
+  return first < numbers_.kept_tokens || first + shape_.page_size > first_attended;
 }
 
-/// A launch does not look: tokens of a sequence are in pages of the cache.
+/// Checks that every page that a sequence needs exists. A launch does not check the page table.
 void GqaProblem::check_pages() const {
   if (!shape_.is_paged()) return;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
@@ -229,7 +193,8 @@ void GqaProblem::check_pages() const {
 
 void GqaProblem::check_query() const {
   require_type(query(), element_type(descriptor_.query), descriptor_);
-  const bool has_tokens = descriptor_.query_tokens > 1 || query().shape.size() == 4;  // one may be written, or not
+  const bool has_tokens =
+      descriptor_.query_tokens > 1 || query().shape.size() == 4;  // the dimension may be left out for one query token
   require_rank(query(), has_tokens ? 4 : 3, query_dimensions(descriptor_));
   if (query().shape.back() != descriptor_.head_dim) {
     reject(shape_text(query()), fmt::format("head_dim is {}", descriptor_.head_dim));
@@ -278,7 +243,7 @@ int GqaProblem::length(std::int64_t sequence) const {
 std::size_t GqaProblem::cached_rows() const {
   std::size_t rows = 0;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence)
-    rows += seen_tokens(length(sequence), read_window(), numbers_.kept_tokens);
+    rows += attended_tokens(length(sequence), read_window(), numbers_.kept_tokens);
   return rows * kv_heads();
 }
 
@@ -309,8 +274,8 @@ std::size_t GqaProblem::bytes_written() const {
   return bytes;
 }
 
-/// Two products, query with keys and weights with values, of a multiplication and an addition per channel, row and
-/// head, those of all query tokens counted, as if each saw all rows.
+/// Counts two matrix products, query with keys and weights with values: one multiplication and one addition per
+/// channel, row and head. Every query token counts, as if it attended to all rows.
 double GqaProblem::operations() const {
   const int heads = descriptor_.heads_per_kv * descriptor_.query_tokens;
   return 2.0 * static_cast<double>(cached_rows()) * heads * (descriptor_.head_dim + value_channels());
@@ -380,7 +345,7 @@ HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int6
 
 ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   const std::int64_t head = item % query_heads();
-  const std::int64_t query_token = item / query_heads();  // of all sequences
+  const std::int64_t query_token = item / query_heads();  // counted over all sequences
   const std::int64_t sequence = query_token / descriptor_.query_tokens;
   const auto token = static_cast<int>(query_token % descriptor_.query_tokens);
   const Tensor* const trees = find("mask");
@@ -395,7 +360,7 @@ ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
   rules.query_position = std::max(0, length(sequence) - descriptor_.query_tokens + static_cast<int>(token));
   return reference_head(descriptor_, q.data(), rows_of(0, sequence, kv_head), rows_of(1, sequence, kv_head),
                         length(sequence), numbers_.softmax_scale, rules,
-                        [&](int position) { return sees(descriptor_, length(sequence), token, mask, position); });
+                        [&](int position) { return attends_to(descriptor_, length(sequence), token, mask, position); });
 }
 
 GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
@@ -419,7 +384,7 @@ GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<cons
   if (got.size() == 1) return error;
   const double lse = static_cast<const float*>(got[1])[item];
   if (lse == reference.lse) return error;
-  // An absolute error, beside what float rounding of scores of this size may cost.
+  // The error of the log-sum-exp is absolute. Its tolerance grows with the rounding of float scores of this size.
   constexpr double kScoreRounding = 0x1p-18;
   const double size = std::isfinite(reference.lse) ? std::fabs(reference.lse) : 0;
   const HeadError error_of_lse{relative_error(std::fabs(lse - reference.lse), 1),
@@ -448,33 +413,6 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
   if (tokens > 1) place += fmt::format("query token {}, ", query_token % tokens);
   place += fmt::format("head {}", item % query_heads());
   return {worst->error, worst->tolerance, std::move(place)};
-}
-
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
-  const GqaDecode descriptor = parse(text);
-  LaunchNumbers launch(descriptor);
-  for (const auto& [name, value] : numbers) {
-    if (launch.set(descriptor, name, value)) continue;
-    reject(fmt::format("number {}", name), fmt::format("{} has no such launch argument", descriptor.text()),
-           fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
-  }
-  constexpr std::string_view kNames[] = {
-      "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
-      "mask",  kSlopes, kSinks,  kParameters};
-  constexpr std::size_t kNeeded = 3;
-  for (const Tensor& input : inputs) {
-    if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
-    reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
-           "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
-           "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
-           "descriptor asks for them");
-  }
-  Tensors taken;
-  for (const std::string_view name : kNames) {
-    if (taken.take(inputs, name) || std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
-    reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
-  }
-  return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
 }
 
 }  // namespace cubit::check::gqa_decode

@@ -1,5 +1,5 @@
-// The operator's Problem: dense host tensors in a fixed order: query, key, value, then those that there are of the
-// rest.
+// Problems of the operator gqa_decode. The inputs of a problem are dense host tensors in a fixed order: query, key,
+// value, then the optional tensors that the descriptor or the caller has.
 #pragma once
 
 #include "check/gqa_decode/reference.hpp"
@@ -8,17 +8,26 @@
 
 namespace cubit::check::gqa_decode {
 
-/// Of a made-up query, and what a query's dimensions are called: with one query token that of tokens may be left out,
-/// and is where queries are made up.
+/// The shape of a made-up query. If the descriptor has one query token, the shape has no dimension of query tokens.
 std::vector<std::int64_t> query_shape(const GqaDecode& descriptor, std::int64_t batch, std::int64_t query_heads,
                                       int channels);
+/// The names of a query's dimensions, for errors.
 const char* query_dimensions(const GqaDecode& descriptor);
-/// `mask` may be null. Throws Failure(invalid_argument) where the descriptor wants it otherwise.
+/// Checks the tensor `mask`, null if it is not given. Throws Failure(invalid_argument) if the tensor does not fit the
+/// descriptor, or is missing.
 void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t batch);
-/// Masks of random trees, [batch, query_tokens] words: a token sees itself, its parent and what that sees.
+/// Mask words of random trees, [batch, query_tokens]: a token attends to itself, to its parent, and to every token that
+/// the parent attends to.
 std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t batch, Random& random);
 
-/// What a launch takes beside tensors: see cubit_gqa_decode_arguments.
+inline constexpr const char* kSlopes = "alibi_slopes";
+inline constexpr const char* kSinks = "sinks";
+inline constexpr const char* kParameters = "score_parameters";
+
+/// Throws Failure(invalid_argument) for a window of less than one token.
+void require_window(double window);
+
+/// The scalar arguments of a launch; see cubit_gqa_decode_arguments.
 struct LaunchNumbers {
   double softmax_scale = 0;
   bool with_lse = false;
@@ -32,13 +41,13 @@ struct LaunchNumbers {
 
   static std::string names(const GqaDecode& descriptor);
   explicit LaunchNumbers(const GqaDecode& descriptor);
-  /// False if there is no number of this name.
+  /// Sets the number `name`. Returns false if the descriptor has no number of this name.
   bool set(const GqaDecode& descriptor, std::string_view name, double value);
 };
 
 class GqaProblem final : public Problem {
  public:
-  /// Checks everything; throws Failure(invalid_argument).
+  /// Checks all tensors and numbers. Throws Failure(invalid_argument).
   GqaProblem(GqaDecode descriptor, Tensors inputs, const LaunchNumbers& numbers);
 
   const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
@@ -52,16 +61,18 @@ class GqaProblem final : public Problem {
  private:
   const Tensor& query() const { return inputs_.list()[0]; }
   const Tensor& key() const { return inputs_.list()[1]; }
-  const Tensor& cache(std::size_t which) const { return inputs_.list()[1 + which]; }  ///< of keys (0) or of values (1)
+  const Tensor& cache(std::size_t which) const {
+    return inputs_.list()[1 + which];
+  }  ///< the cache of keys (0) or values (1)
   int value_channels() const { return descriptor_.value_channels(); }
-  const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null: there is none
+  const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null if it is not given
   const Tensor* lengths() const { return find("lengths"); }
   std::int64_t batch() const { return query().shape[0]; }
   std::int64_t query_heads() const { return query().shape[query().shape.size() - 2]; }
   std::int64_t tokens() const { return shape_.max_length; }
   std::int64_t kv_heads() const { return shape_.kv_heads; }
   int length(std::int64_t sequence) const;
-  std::size_t cached_rows() const;  ///< of keys, or of values, that are seen, over all sequences and KV heads
+  std::size_t cached_rows() const;  ///< rows of keys that are read, over all sequences and KV heads; as many of values
   std::size_t scale_bytes_read(const kv_cache::CacheFormats& formats, std::size_t which) const;
   void check();
   void check_query() const;
@@ -71,12 +82,13 @@ class GqaProblem final : public Problem {
   void check_pages() const;
   std::int64_t read_window() const;
   bool needs_page(std::int64_t sequence, std::int64_t first) const;
-  /// Of keys (0) or of values (1), the rows of a sequence's KV head.
+  /// The rows of keys (0) or values (1) of one sequence and KV head.
   HeadRows rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const;
   void check_cache(std::size_t which) const;
-  /// The output of (sequence, query token, head) number `item`, as it should be.
+  /// The reference of output `item`, which numbers (sequence, query token, head).
   ReferenceHead reference_of(std::int64_t item) const;
-  /// In the norm of the design, or of the log-sum-exp absolute, whichever is the larger share of what it may be.
+  /// The error of one head and its tolerance: of the output in the norm of Problem::compare, or of the log-sum-exp in
+  /// absolute terms, whichever is the larger share of its tolerance.
   struct HeadError {
     double error = 0;
     double tolerance = 0;
@@ -95,7 +107,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
 
 std::string random_help();
-/// The table of docs/performance/gqa_decode.md.
+/// The cases of the tables in bench/results.
 std::vector<BenchCase> bench_cases();
 
 }  // namespace cubit::check::gqa_decode

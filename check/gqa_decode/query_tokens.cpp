@@ -1,5 +1,5 @@
-// Several query tokens per sequence on the host: what each of them sees, as templates/attention/query_tokens.cuh has it, and
-// masks of trees.
+// Several query tokens per sequence on the host: the positions that each token attends to, as in
+// templates/attention/query_tokens.cuh, and mask words of random trees.
 #include <fmt/format.h>
 
 #include "check/gqa_decode/problem.hpp"
@@ -7,11 +7,11 @@
 
 namespace cubit::check::gqa_decode {
 
-bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position) {
+bool attends_to(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position) {
   const int own = query_position(descriptor, length, token);
   if (own < 0) return false;
   if (descriptor.mask == QueryMask::causal) return position <= own;
-  const int other = position - query_position(descriptor, length, 0);  // query token there
+  const int other = position - query_position(descriptor, length, 0);  // the query token at `position`
   return other < 0 || (mask >> other & 1u) != 0;
 }
 
@@ -34,7 +34,7 @@ void check_mask(const GqaDecode& descriptor, const Tensor* mask, std::int64_t ba
   }
   if (mask == nullptr) return;
   if (descriptor.mask == QueryMask::causal) {
-    reject("tensor mask", "the descriptor has not mask=tree",
+    reject("tensor mask", "the descriptor does not have mask=tree",
            "leave it out, or ask for query_tokens=2 to 16 and mask=tree");
   }
   require_type(*mask, "I32");
@@ -47,11 +47,11 @@ std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t bat
   auto* words = reinterpret_cast<std::uint32_t*>(data.get());
   for (std::int64_t sequence = 0; sequence < batch; ++sequence, words += tokens) {
     for (int token = 0; token < tokens; ++token) {
-      // A token of 0 … token; its own number: a root.
+      // The parent is one of the tokens 0 … token. A token that is its own parent is a root.
       const auto parent = static_cast<int>(random.bits() % static_cast<std::uint64_t>(token + 1));
       words[token] = 1u << token | (parent == token ? 0 : words[parent]);
     }
-    // What is not read.
+    // Bits that the kernel does not read get random values.
     for (int token = 0; token < tokens; ++token) words[token] |= static_cast<std::uint32_t>(random.bits()) << tokens;
   }
   return data;

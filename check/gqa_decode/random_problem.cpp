@@ -1,4 +1,5 @@
-// Made-up cases: ordinary data, and data chosen to be hard. The same seed gives the same bytes on every machine.
+// Makes up problems of gqa_decode: ordinary data, and data chosen to be hard. The same seed gives the same bytes on
+// every machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +16,12 @@
 namespace cubit::check::gqa_decode {
 namespace {
 
-/// What the rows of the cache look like; see random_help().
+/// Kinds of cache rows; see random_help().
 enum class Pattern { normal, outlier_channels, constant_rows, huge_logit, tiny_values, large_values };
 constexpr int kPatterns = 6;
 
-/// Distinct rows are made for at most this many; larger caches repeat them. A prime, so that sequences differ.
+/// At most this many distinct rows are made, and larger caches repeat them. The number is prime, so that sequences
+/// differ.
 constexpr std::int64_t kDistinctRows = 65521;
 
 void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, std::vector<float>& row) {
@@ -48,7 +50,7 @@ void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, 
   }
 }
 
-/// Of the next rows; `random` is a copy.
+/// The largest magnitude of the next rows. `random` is a copy, so the rows can be made again.
 float peak_of_rows(const kv_cache::RowFormat& format, Pattern pattern, bool is_key, Random random) {
   constexpr int kRows = 64;
   std::vector<float> row(format.head_dim);
@@ -100,14 +102,15 @@ std::unique_ptr<char[]> make_query(const GqaDecode& descriptor, std::int64_t hea
   return data;
 }
 
-/// All of them the context.
+/// Lengths that all equal the context.
 std::unique_ptr<char[]> make_full_lengths(std::int64_t batch, std::int64_t context) {
   auto data = std::make_unique<char[]>(4 * batch);
   std::fill_n(reinterpret_cast<std::int32_t*>(data.get()), batch, static_cast<std::int32_t>(context));
   return data;
 }
 
-/// Log-uniform in 1 … context, with one empty sequence and one full one where there is room for them.
+/// Lengths that are log-uniform in 1 … context. The second sequence is empty and the third one is full, if the batch is
+/// large enough.
 std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t context, Random& random) {
   auto data = std::make_unique<char[]>(4 * batch);
   auto* lengths = reinterpret_cast<std::int32_t*>(data.get());
@@ -119,8 +122,7 @@ std::unique_ptr<char[]> make_ragged_lengths(std::int64_t batch, std::int64_t con
   return data;
 }
 
-/// The slopes that the method's authors use: 2^(-8 / heads), 2^(-16 / heads) … (Press et al., "Train Short, Test
-/// Long").
+/// The slopes of the ALiBi paper (Press et al., "Train Short, Test Long"): 2^(-8 / heads), 2^(-16 / heads) …
 std::unique_ptr<char[]> make_slopes(std::int64_t heads) {
   auto data = std::make_unique<char[]>(4 * heads);
   auto* slopes = reinterpret_cast<float*>(data.get());
@@ -129,7 +131,7 @@ std::unique_ptr<char[]> make_slopes(std::int64_t heads) {
   return data;
 }
 
-/// Of every fourth head none.
+/// Random sinks. Every fourth head has no sink, which is -inf.
 std::unique_ptr<char[]> make_sinks(std::int64_t heads, Random& random) {
   auto data = std::make_unique<char[]>(4 * heads);
   auto* sinks = reinterpret_cast<float*>(data.get());
@@ -142,9 +144,9 @@ std::unique_ptr<char[]> make_sinks(std::int64_t heads, Random& random) {
 
 struct Sizes {
   std::int64_t batch = 1;
-  std::int64_t context = 1000;  // no whole stages: every access of a plan is made, also those of a sequence's end
+  std::int64_t context = 1000;  // not a multiple of any stage, so that tail tiles are exercised too
   std::int64_t kv_heads = 1;
-  bool lengths = false;  // a tensor of them, where all are alike as well
+  bool lengths = false;  // give the tensor `lengths` even if all sequences are equally long
   bool ragged = false;
   Pattern pattern = Pattern::normal;
   LaunchNumbers launch;

@@ -1,4 +1,4 @@
-// What the operator means, in double precision.
+// Implements the reference of gqa_decode: attention of one head in double precision.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace cubit::check::gqa_decode {
 namespace {
 
-/// Shift + 7.5 · scale of a channel of packed rows, whose header has scale and shift of each group.
+/// The value shift + 7.5 · scale of a channel's group, which is the middle of the 16 values that a nibble can stand
+/// for. The header of an int4_rows row holds the scale and the shift of each group.
 double middle_of(const kv_cache::RowFormat& format, const char* row, int channel) {
   std::uint16_t pair[2];
   std::memcpy(pair, row + 4 * (channel / (format.head_dim / format.groups)), sizeof pair);
@@ -18,15 +19,15 @@ double middle_of(const kv_cache::RowFormat& format, const char* row, int channel
 
 }  // namespace
 
-std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens) {
+std::int64_t attended_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens) {
   if (window == 0) return length;
   return std::min(length, std::min(length, window) + std::min(length, kept_tokens));
 }
 
-/// Those that are not seen have weight zero, and their rows are not looked at.
+/// Tokens that the query does not attend to have weight zero, and their rows are not read.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
                              const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules,
-                             const std::function<bool(int position)>& is_seen) {
+                             const std::function<bool(int position)>& is_visible) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   const auto load = [](const kv_cache::RowFormat& format, const HeadRows& rows, int token, double* dst) {
     kv_cache::dequantise_row(format, rows.row(token), dst, rows.scales(token));
@@ -40,7 +41,7 @@ ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, c
   };
   double peak = rules.sink;
   for (int token = 0; token < length; ++token) {
-    if (!is_in_window(token) || (is_seen && !is_seen(token))) continue;
+    if (!is_in_window(token) || (is_visible && !is_visible(token))) continue;
     load(formats.key, keys, token, row.data());
     double score = 0;
     for (std::size_t channel = 0; channel < row.size(); ++channel) score += query[channel] * row[channel];

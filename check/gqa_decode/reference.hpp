@@ -1,4 +1,4 @@
-// What the operator gqa_decode computes, in double precision over host tensors.
+// The reference of the operator gqa_decode: attention in double precision over host tensors.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,43 @@ namespace cubit::check::gqa_decode {
 
 using namespace ops::gqa_decode;
 
-/// Of a sequence of `length` tokens those that a query behind them sees. `window`: 0 where there is none.
-std::int64_t seen_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens);
+/// How many of a sequence's `length` tokens its last query attends to. `window` is 0 if there is no window.
+std::int64_t attended_tokens(std::int64_t length, std::int64_t window, std::int64_t kept_tokens);
 
-/// Where query token `token` of a sequence of `length` tokens stands; negative: nowhere, it sees nothing.
+/// The position of query token `token` in a sequence of `length` tokens. A negative position does not exist: the token
+/// attends to nothing.
 inline int query_position(const GqaDecode& descriptor, int length, int token) {
   return length - descriptor.query_tokens + token;
 }
-/// Whether it sees a position of the sequence. `mask`: its word, where the descriptor has mask=tree.
-bool sees(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position);
+/// Whether query token `token` attends to `position`. `mask` is the token's mask word if the descriptor has mask=tree.
+bool attends_to(const GqaDecode& descriptor, int length, int token, std::uint32_t mask, int position);
 
-/// Attention in double precision over host tensors.
+/// The result of one head.
 struct ReferenceHead {
   std::vector<double> output;         ///< [value_dim]
   std::vector<double> contributions;  ///< sum over tokens of weight · |value|
   double lse = 0;
-  double token_norm = 0;  ///< root of the sum over tokens of |weight · value|²: of independent ones the output's norm
-  double centred_norm = 0;  ///< the same of int4_rows' scale · (nibble - 7.5); else 0
+  double token_norm =
+      0;  ///< root of the sum over tokens of |weight · value|²: the output's norm if the terms were independent
+  double centred_norm = 0;  ///< the same norm of weight · scale · (nibble - 7.5) for int4_rows; 0 for other formats
 };
-/// Rows of one KV head: of a token its row, and where the format has scales of their own its scales.
+/// The rows of one KV head by token, and the scales of each row if the format stores scales in a tensor of their own.
 struct HeadRows {
   std::function<const char*(int token)> row;
   std::function<const char*(int token)> scales = [](int) { return nullptr; };
 };
-/// What a head's scores go through: see <cubit/gqa_decode.h>. A user's own modification has no reference.
+/// The modifications of a head's scores; see <cubit/gqa_decode.h>. A user's own modification has no reference.
 struct ScoreRules {
   double soft_cap = 0;  ///< 0: none
   double alibi_slope = 0;
   std::int64_t window = 0;  ///< 0: none
   std::int64_t kept_tokens = 0;
   double sink = -std::numeric_limits<double>::infinity();
-  int query_position = -1;  ///< negative: the last
+  int query_position = -1;  ///< negative: the last position
 };
-/// `is_seen`: of a position; of none: all are that a window leaves.
+/// `is_visible` says whether the query attends to a position; without it every position of the window is visible.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
                              const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules = {},
-                             const std::function<bool(int position)>& is_seen = nullptr);
+                             const std::function<bool(int position)>& is_visible = nullptr);
 
 }  // namespace cubit::check::gqa_decode

@@ -1,4 +1,4 @@
-// What `cubit bench kv_append` measures.
+// The cases that `cubit bench kv_append` measures.
 #include <fmt/format.h>
 
 #include <cstddef>

@@ -1,17 +1,13 @@
-// One concrete case by named tensors, made-up cases, and the reference: which rows a launch writes, bit for bit.
+// Implements the problem of kv_append. The reference is exact: it says which rows a launch writes, bit for bit.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "check/kv_append/problem.hpp"
-#include "check/kv_cache/rows_problem.hpp"
-#include "check/random.hpp"
 
 namespace cubit::check::kv_append {
 namespace {
@@ -22,7 +18,7 @@ using kv_cache::kCacheNames;
 using kv_cache::kRowNames;
 using kv_cache::kScaleNames;
 
-/// Of the new keys (0) or values (1).
+/// The names of the dimensions of the new keys (0) or values (1).
 const char* dimensions_of(const KvAppend& descriptor, std::size_t which) {
   return which == 1 && descriptor.value_dim != 0 ? "[batch, tokens, kv_heads, value_dim]"
                                                  : "[batch, tokens, kv_heads, head_dim]";
@@ -30,7 +26,8 @@ const char* dimensions_of(const KvAppend& descriptor, std::size_t which) {
 
 class KvAppendProblem final : public kv_cache::RowsProblem {
  public:
-  /// Checks everything; throws Failure(invalid_argument). `caches`: all that a launch writes, as it is before, or none.
+  /// Checks all tensors and numbers. `caches` holds every tensor that a launch writes, as it is before the launch, or
+  /// no tensor. Throws Failure(invalid_argument).
   KvAppendProblem(const KvAppend& descriptor, Tensors inputs, Tensors caches, const CacheNumbers& numbers)
       : RowsProblem(descriptor.cache, kv_cache::formats_of(descriptor), std::move(inputs), std::move(caches)),
         descriptor_(descriptor) {
@@ -87,14 +84,14 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   std::int64_t rotary_dim() const { return 2 * inputs_.find("cosines")->shape[1]; }
   const CacheShape& output_shape() const override { return shape_; }
 
-  /// Where a token goes; not a position of the cache for one that is left out.
+  /// The position that a new token is stored at. A token that is left out gets a position outside the cache.
   std::int64_t position(std::int64_t sequence, std::int64_t token) const {
     if (token >= number("counts", sequence, tokens())) return -1;
     if (inputs_.find("positions") != nullptr) return number("positions", sequence * tokens() + token, 0);
     const std::int64_t length = number("lengths", sequence, 0);
     return length < 0 ? -1 : length + token;
   }
-  /// Of scales that rows make, or of those that are read.
+  /// Bytes of the scales that a launch writes (`made`), or of the scales that it reads.
   std::size_t scale_bytes(bool made) const {
     std::size_t bytes = 0;
     for (const std::size_t which : {0, 1})
@@ -110,7 +107,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     return stored;
   }
 
-  /// Where the last new token fits, as lengths or positions have it; of those that go beyond `room` tokens none counts.
+  /// Tokens of a cache that is just long enough for the last new token. Tokens that end beyond `room` do not count.
   std::int64_t longest(std::int64_t room) const {
     std::int64_t most = 0;
     for (std::int64_t item = 0; item < batch() * tokens(); ++item) {
@@ -139,11 +136,10 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
 
   void check_positions() const {
     if (inputs_.find("lengths") == nullptr || inputs_.find("positions") == nullptr) return;
-    reject("tensors lengths and positions", "where there are positions nothing else says where tokens go",
-           "leave one of both out");
+    reject("tensors lengths and positions", "positions alone say where tokens go", "leave lengths or positions out");
   }
 
-  /// Where the tokens alone say how long the caches are.
+  /// Checks that the length of a cache, if only the new tokens decide it, fits the 32 bits of a launch.
   void check_longest() const {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     std::int64_t sequence = 0;
@@ -166,9 +162,9 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
            fmt::format("accepted: up to {} tokens, or max_length, beyond which tokens are left out", kMost));
   }
 
-  /// Which of two tokens of one place its rows are of is for the device to decide.
+  /// Checks that no two tokens go to the same place, because the result would depend on the order of the writes.
   void check_places() const {
-    if (inputs_.find("positions") == nullptr && !shape_.is_paged()) return;  // one follows another
+    if (inputs_.find("positions") == nullptr && !shape_.is_paged()) return;  // consecutive positions differ
     struct Place {
       std::int64_t row;
       std::int64_t item;
@@ -185,7 +181,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     if (found != places.end()) reject_place(found->item, (found + 1)->item);
   }
 
-  /// `first` and `second`, tokens counted over all sequences, have the same rows of the cache.
+  /// Refuses the tokens `first` and `second`, which go to the same place. Tokens are counted over all sequences.
   [[noreturn]] void reject_place(std::int64_t first, std::int64_t second) const {
     const std::int64_t sequence = second / tokens();
     const std::int64_t token = second % tokens();
@@ -214,7 +210,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
       reject("a case without cosines and sines", "the descriptor rotates",
              "give both, [positions, rotary_dim / 2] F32, or ask for rotary=none");
     }
-    // A model's tables are as long as its longest sequence, whatever the cache has room for.
+    // A model's tables cover its longest sequence, which may be shorter than the cache.
     const std::int64_t read = longest(shape_.max_length);
     for (const Tensor* tensor : {cosines, sines}) {
       require_type(*tensor, "F32");
@@ -228,7 +224,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   }
 
   std::vector<char> reference(std::size_t which) const override {
-    // Keys, values, then the scales of each, where rows make them.
+    // The outputs are keys, values, and then the scales of each if a launch writes scales.
     const Tensor& found = outputs_.list()[which];
     const bool is_value = found.name == kCacheNames[1] || found.name == kScaleNames[1];
     const bool is_scales = which >= 2;
@@ -269,90 +265,6 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   KvAppend descriptor_;
 };
 
-struct Sizes : kv_cache::RowSizes {
-  std::int64_t rotary_dim = 0;
-  bool scattered = false;
-};
-
-Sizes read_sizes(const KvAppend& descriptor, const Numbers& numbers) {
-  Sizes sizes;
-  sizes.rotary_dim = descriptor.head_dim;
-  for (const auto& [name, value] : numbers) {
-    if (name == "rotary_dim" && descriptor.rotary != Rotary::none) {
-      sizes.rotary_dim = whole_number(name, value, 16, descriptor.head_dim);
-    } else if (name == "scattered") {
-      sizes.scattered = whole_number(name, value, 0, 1) != 0;
-    } else if (!sizes.set(descriptor.cache, name, value)) {
-      reject(
-          fmt::format("size {}", name), fmt::format("{} has no such size", descriptor.text()),
-          "accepted: batch, tokens, kv_heads, context, rotary_dim (where it rotates), page_size and hnd (where it is "
-          "paged), ragged, scattered, pattern");
-    }
-  }
-  if (sizes.tokens < 0) sizes.tokens = 16;
-  if (sizes.context == 0) sizes.context = 2 * sizes.tokens;
-  sizes.settle(descriptor.cache, kv_cache::formats_of(descriptor));
-  return sizes;
-}
-
-void add_numbers(Tensors& tensors, const char* name, std::vector<std::int64_t> shape,
-                 const std::vector<std::int32_t>& values) {
-  auto storage = std::make_unique<char[]>(4 * values.size());
-  if (!values.empty()) std::memcpy(storage.get(), values.data(), 4 * values.size());
-  tensors.add(dense(name, "I32", std::move(shape), nullptr), std::move(storage));
-}
-
-/// Of the first sequences: an empty one, one whose new tokens end beyond the cache, one of a length that is none, none
-/// new.
-void add_lengths(Tensors& tensors, const Sizes& sizes, Random& random) {
-  std::vector<std::int32_t> lengths(sizes.batch);
-  std::vector<std::int32_t> counts(sizes.batch);
-  for (std::int64_t i = 0; i < sizes.batch; ++i) {
-    lengths[i] = static_cast<std::int32_t>(random.uniform() * static_cast<double>(sizes.context));
-    counts[i] = static_cast<std::int32_t>(random.uniform() * static_cast<double>(sizes.tokens + 2));
-    if (i < 2) counts[i] = static_cast<std::int32_t>(sizes.tokens);
-    if (i == 0) lengths[i] = 0;
-    if (i == 1)
-      lengths[i] = static_cast<std::int32_t>(std::max<std::int64_t>(0, sizes.context - (sizes.tokens + 1) / 2));
-    if (i == 2) lengths[i] = -2;
-    if (i == 3) counts[i] = 0;
-  }
-  add_numbers(tensors, "lengths", {sizes.batch}, lengths);
-  add_numbers(tensors, "counts", {sizes.batch}, counts);
-}
-
-/// Every position at most once per sequence; every fifth token goes nowhere.
-void add_positions(Tensors& tensors, const Sizes& sizes, Random& random) {
-  std::vector<std::int32_t> positions(sizes.batch * sizes.tokens);
-  std::vector<std::int32_t> places(std::max(sizes.context, sizes.tokens));
-  for (std::int64_t sequence = 0; sequence < sizes.batch; ++sequence) {
-    std::iota(places.begin(), places.end(), 0);
-    for (std::int64_t token = 0; token < sizes.tokens; ++token) {
-      const std::size_t left = places.size() - token;
-      std::swap(places[token], places[token + random.bits() % left]);
-      const std::int32_t nowhere = token % 2 == 0 ? -1 : std::numeric_limits<std::int32_t>::max();
-      positions[sequence * sizes.tokens + token] = token % 5 == 4 ? nowhere : places[token];
-    }
-  }
-  add_numbers(tensors, "positions", {sizes.batch, sizes.tokens}, positions);
-}
-
-/// Of base 10000, by position.
-void add_rotation(Tensors& tensors, const Sizes& sizes) {
-  const std::int64_t pairs = sizes.rotary_dim / 2;
-  for (const bool is_sine : {false, true}) {
-    auto storage = std::make_unique<char[]>(4 * sizes.context * pairs);
-    auto* values = reinterpret_cast<float*>(storage.get());
-    for (std::int64_t i = 0; i < sizes.context * pairs; ++i) {
-      const double exponent = -static_cast<double>(i % pairs) / static_cast<double>(pairs);
-      const std::int64_t position = i / pairs;
-      const double angle = static_cast<double>(position) * std::pow(10000.0, exponent);
-      values[i] = static_cast<float>(is_sine ? std::sin(angle) : std::cos(angle));
-    }
-    tensors.add(dense(is_sine ? "sines" : "cosines", "F32", {sizes.context, pairs}, nullptr), std::move(storage));
-  }
-}
-
 }  // namespace
 
 void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float* sines, float* row) {
@@ -360,7 +272,8 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
     const bool interleaved = rotary == Rotary::interleaved;
     float& first = row[interleaved ? 2 * pair : pair];
     float& second = row[interleaved ? 2 * pair + 1 : pair + rotary_dim / 2];
-    // Each product has a name, so that no compiler makes one rounding of two.
+    // Volatile products keep the compiler from contracting a product and a sum, which would round once instead of
+    // twice.
     const volatile float kept_first = first * cosines[pair];
     const volatile float kept_second = second * cosines[pair];
     const volatile float turned_first = first * sines[pair];
@@ -368,6 +281,11 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
     first = kept_first - turned_second;
     second = kept_second + turned_first;
   }
+}
+
+std::unique_ptr<Problem> make_problem_of(const KvAppend& descriptor, Tensors inputs, Tensors caches,
+                                         const CacheNumbers& numbers) {
+  return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), std::move(caches), numbers);
 }
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
@@ -389,7 +307,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("tensors without {}", kRowNames[which]), "kv_append needs key and value",
            fmt::format("give both, {}", dimensions_of(descriptor, which)));
   }
-  // Scales that rows make lie among what is written, others are read.
+  // Scales that a launch computes are outputs; other scales are inputs.
   std::vector<const char*> written = {kCacheNames[0], kCacheNames[1]};
   for (const std::size_t which : {0, 1}) {
     if (kv_cache::formats_of(descriptor)[which].makes_scales())
@@ -409,50 +327,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("{} of {}", caches.list().size(), names), "a launch writes them all",
            fmt::format("give all {}, or none", written.size() == 3 ? "three" : "four"));
   }
-  return std::make_unique<KvAppendProblem>(descriptor, std::move(taken), std::move(caches), launch);
-}
-
-std::string random_help() {
-  return fmt::format(
-      "batch, tokens, kv_heads, context (tokens in the cache), rotary_dim, ragged (1: lengths and counts, some "
-      "tokens beyond the end), scattered (1: positions, some negative), page_size and hnd (where cache=paged), {}",
-      kRowPatternsHelp);
-}
-
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
-  const KvAppend descriptor = parse(text);
-  const Sizes sizes = read_sizes(descriptor, numbers);
-  Random random(seed);
-  Tensors inputs;
-  const std::int64_t rows = sizes.batch * sizes.tokens * sizes.kv_heads;
-  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
-  for (const std::size_t which : {0, 1}) {
-    const int channels = formats[which].head_dim;
-    Tensor tensor = dense(kRowNames[which], descriptor.input == Element::bf16 ? "BF16" : "F16",
-                          {sizes.batch, sizes.tokens, sizes.kv_heads, channels}, nullptr);
-    inputs.add(std::move(tensor), random_rows(descriptor.input, rows, channels, sizes.pattern, random.bits()));
-  }
-  if (sizes.scattered) {
-    add_positions(inputs, sizes, random);
-  } else if (sizes.ragged) {
-    add_lengths(inputs, sizes, random);
-  }
-  if (descriptor.rotary != Rotary::none) add_rotation(inputs, sizes);
-  if (descriptor.cache == KvAddressing::paged) {
-    kv_cache::add_page_table(inputs, sizes.batch, sizes.context, sizes.cache.page_size, sizes.ragged || sizes.scattered,
-                             random.bits());
-  }
-  const CacheShape shape = kv_cache::cache_shape(descriptor.cache, sizes.cache, sizes.batch, sizes.kv_heads, nullptr,
-                                                 inputs.find("page_table"), 0);
-  for (const std::size_t which : {0, 1}) {
-    const kv_cache::RowFormat& format = formats[which];
-    if (!format.has_scales() || format.makes_scales()) continue;
-    const auto* values = static_cast<const char*>(inputs.find(kRowNames[which])->data);
-    const float peak = kv_cache::peak_of(descriptor.input, values, rows, format.head_dim);
-    inputs.add(dense(kScaleNames[which], format.scale_element(), shape.scale_shape(format), nullptr),
-               kv_cache::random_scales(format, shape, peak, random.bits()));
-  }
-  return std::make_unique<KvAppendProblem>(descriptor, std::move(inputs), Tensors{}, sizes.cache);
+  return make_problem_of(descriptor, std::move(taken), std::move(caches), launch);
 }
 
 }  // namespace cubit::check::kv_append

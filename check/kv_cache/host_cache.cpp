@@ -1,4 +1,4 @@
-// Where the rows of a problem's caches lie: one tensor, or pages and a table.
+// Implements the addressing of a problem's caches: one contiguous tensor, or pages and a page table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace {
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kUsualPageSize = 16;
 
-/// What the cache's tensor says as well as a launch's number; a negative one is not given.
+/// Checks that a launch number agrees with the extent of the cache's tensor. A negative number is not given.
 void require_same(const char* name, std::int64_t number, std::int64_t extent, const Tensor& cache) {
   if (number < 0 || number == extent) return;
   reject(fmt::format("{} = {}", name, number), fmt::format("{} has {} = {}", shape_text(cache), name, extent),
          fmt::format("leave {} out, or give {}", name, extent));
 }
 
-/// Pages, and how many tokens each, from the tensor, the numbers or the table, whichever says so first. The tensor and
-/// the numbers must not contradict each other.
+/// Sets the number of pages and the page size. They come from the tensor, else from the numbers, else from the page
+/// table. The numbers must not contradict the tensor.
 void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key_cache) {
   if (key_cache != nullptr && key_cache->shape.size() == 4) {
     shape.pages = key_cache->shape[0];
@@ -37,7 +37,8 @@ void set_pages(CacheShape& shape, const CacheNumbers& numbers, const Tensor* key
       shape.pages = std::max<std::int64_t>(last + 1, 0);
     }
   }
-  if (shape.page_size < 1 || shape.page_size > 256) {  // a tensor's, for numbers are from 1 to 256
+  if (shape.page_size < 1 ||
+      shape.page_size > 256) {  // only a tensor's extent can be out of range; numbers are checked before
     reject(fmt::format("pages of {} tokens", shape.page_size), "a page has 1 to 256 tokens",
            shape.heads_outside
                ? fmt::format("with hnd=1 {} is [pages, kv_heads, page_size, row]: give pages of 1 to 256 tokens, or "
@@ -178,7 +179,7 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
-/// Scales that all rows share, of which there is none that nobody reads.
+/// Checks that scales are finite that every row uses. Scales of single rows may hold anything, as unused rows do.
 static void require_finite_scales(const RowFormat& format, const Tensor& tensor) {
   std::int64_t count = 1;
   for (const std::int64_t extent : tensor.shape) count *= extent;
@@ -211,7 +212,7 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
     if (format.scales == KvScales::tensor) require_finite_scales(format, *tensor);
     return;
   }
-  std::vector<std::int64_t> fewer;  // of one number no dimension at all
+  std::vector<std::int64_t> fewer;  // a single scale may be a tensor without dimensions
   const char* fewer_dimensions = "[]";
   if (format.makes_scales()) {
     fewer.push_back(shape.kv_heads);

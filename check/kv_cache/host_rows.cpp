@@ -1,4 +1,4 @@
-// Rows and caches in host memory: made-up data, and comparison bit by bit.
+// Implements made-up caches and the bitwise comparison of rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ bool is_nan(Element element, const char* src) {
   return std::isnan(to_double(element, bits));
 }
 
-/// The first byte in which two rows differ, or `bytes`.
+/// The index of the first byte that differs, or `bytes` if no byte does.
 std::int64_t first_difference(const char* wanted, const char* given, std::int64_t bytes,
                               std::optional<Element> values) {
   for (std::int64_t at = 0; at < bytes;) {

@@ -24,9 +24,9 @@ void store16(Element element, float value, char* dst) {
   std::memcpy(dst, &bits, 2);
 }
 
-/// Per group: lo, hi the extremes in float; q = clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15);
-/// stored scale = fp16((hi - lo) / 15), shift = fp16(lo), both saturated. This is what FBGEMM writes. A shift of zero
-/// is stored as +0, whichever zero comes first, and so is a scale.
+/// Quantises one row to int4_rows, as FBGEMM does. Let lo and hi be a group's extremes in float. Then q =
+/// clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15), the stored scale is fp16((hi - lo) / 15) and the
+/// stored shift is fp16(lo), both saturated. A shift or a scale of zero is stored as +0.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;
@@ -58,17 +58,17 @@ void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
 
 struct Fp8 {
   int fraction_bits;
-  int least_exponent;  ///< of a normal number
-  bool has_infinity;   ///< and NaN in all else of the last exponent; else NaN is all ones
+  int least_exponent;  ///< exponent of the smallest normal number
+  bool has_infinity;   ///< the last exponent holds infinity and NaN, as in IEEE 754; else only all ones is NaN
 };
 Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6, false} : Fp8{2, -14, true}; }
 
 std::uint8_t fp8_from_float(const Fp8& type, float value) {
-  if (std::isnan(value)) return 0x7f;  // NaN in both
+  if (std::isnan(value)) return 0x7f;  // NaN in both fp8 types
   const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
   const float magnitude = std::fabs(value);
   const int exponent = std::max(magnitude == 0 ? type.least_exponent : std::ilogb(magnitude), type.least_exponent);
-  // In units of the last place a whole number; nearbyint rounds half to even, and what it carries moves the exponent.
+  // The value in units of the last place, rounded half to even. A carry increments the exponent, which is correct.
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction_bits - exponent)));
   return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
 }
@@ -91,7 +91,8 @@ std::uint8_t int8_from_float(float value) {
   return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));
 }
 
-/// See <cubit/kv_append.h>. What NaN and infinity become is free there; here it is always the same.
+/// Quantises one row to 8 bits; see <cubit/kv_append.h>. That header leaves open what NaN and infinity become; here the
+/// result is always the same.
 void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* scales) {
   const int width = format.head_dim / format.groups;
   const float most = format.largest();
@@ -103,7 +104,8 @@ void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* 
     }
     const float scale = load_scale(format, scales);
     for (int i = 0; i < width; ++i) {
-      const float steps = scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // -0 is +0
+      const float steps =
+          scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // adding 0 turns -0 into +0
       const std::uint8_t byte =
           format.kv == KvFormat::int8_split ? int8_from_float(steps) : fp8_from_float(fp8_of(format.kv), steps);
       dst[i] = static_cast<char>(byte);

@@ -1,4 +1,4 @@
-// Rows of a KV cache on the host: the bits of each format, bit for bit.
+// Conversion of a KV cache's rows on the host, bit for bit as each format defines them.
 #pragma once
 
 #include "check/problem.hpp"
@@ -8,12 +8,12 @@ namespace cubit::check::kv_cache {
 
 using namespace ops::kv_cache;
 
-/// One row, as KvFormat has it: what a kernel must write, bit for bit. `scales`: its `groups` scales, written where
-/// the row makes them, else read.
+/// Quantises one row: the bytes that a kernel must write. `scales` has `groups` scales. They are written if the format
+/// computes them from the row (RowFormat::makes_scales), and read otherwise.
 void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);
-/// One row of values, each exact.
+/// Dequantises one row; every value is exact.
 void dequantise_row(const RowFormat& format, const char* src, double* dst, const char* scales = nullptr);
-/// The scale of values up to `peak`, rounded to its type, as it is stored.
+/// Stores the scale of values up to `peak`, rounded to the type of scales.
 void store_scale(const RowFormat& format, float peak, char* dst);
 float load_scale(const RowFormat& format, const char* src);
 void load_row(Element element, const char* src, int channels, float* dst);

@@ -1,4 +1,4 @@
-// The problem of kv_append and kv_gather: tensors, caches, scales and pages by name, and their checks.
+// Implements what the problems of kv_append and kv_gather share: checks of tensors, and the comparison.
 #include "check/kv_cache/rows_problem.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace cubit::check::kv_cache {
 namespace {
 
-/// Of a tensor of rows that are values, not of packed rows and not of scales.
+/// The element of a tensor whose rows are 16-bit values; nothing for packed rows and for scales.
 std::optional<Element> value_element(const Tensor& tensor) {
   if (std::find(std::begin(kScaleNames), std::end(kScaleNames), tensor.name) != std::end(kScaleNames)) return {};
   for (const Element element : {Element::bf16, Element::fp16})

@@ -1,5 +1,5 @@
-// What the problems of kv_append and kv_gather share: tensors by name, addresses of a launch, comparison, sizes of
-// made-up data.
+// What the problems of kv_append and kv_gather share: tensors by name, addresses of a launch, the comparison, and the
+// sizes of made-up data.
 #pragma once
 
 #include <initializer_list>
@@ -8,42 +8,43 @@
 
 namespace cubit::check::kv_cache {
 
-/// Rows into rows, bit for bit but for NaN among 16-bit values: each output has rows of `output_shape`, of as many
-/// bytes as its last dimension.
+/// A problem whose outputs are rows. The comparison is bitwise, except that any NaN of 16-bit values equals any other.
+/// Every output has the rows of output_shape(); its last dimension is the row's length.
 class RowsProblem : public Problem {
  public:
   const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
   const std::vector<Tensor>& outputs() const override { return outputs_.list(); }
-  /// The error is how many rows differ, those that must not be touched among them.
+  /// The error is the number of rows that differ. Rows that a launch must leave alone count too.
   Comparison compare(std::span<const void* const> got) const override;
 
  protected:
   RowsProblem(KvAddressing addressing, const CacheFormats& formats, Tensors inputs, Tensors outputs)
       : addressing_(addressing), formats_(formats), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
 
-  /// What output number `which` must be.
+  /// The expected content of output `which`.
   virtual std::vector<char> reference(std::size_t which) const = 0;
   virtual const CacheShape& output_shape() const = 0;
 
-  /// Of an int32 tensor of this name, or `standard` where there is none.
+  /// The element `index` of the int32 tensor `name`, or `standard` if there is no such tensor.
   std::int64_t number(const char* name, std::int64_t index, std::int64_t standard) const;
   std::size_t bytes_of(std::initializer_list<const char*> names) const;
-  /// Throw Failure(invalid_argument).
+  /// These checks throw Failure(invalid_argument).
   void check_numbers(const char* name, const std::vector<std::int64_t>& shape, const char* dimensions) const;
   void check_caches(const Tensors& caches) const;
-  void check_scales(const Tensors& scales);  ///< where the format has them
-  /// The first of a row's scales, among those of keys (0) or of values (1).
+  void check_scales(
+      const Tensors& scales);  ///< checks that scales are given exactly if the format has a tensor of scales
+  /// The address of a row's first scale in the tensor of scales of keys (0) or values (1).
   const char* scales_of(const Tensors& scales, std::size_t which, std::int64_t row) const;
-  /// Of so many tokens' rows, those of keys and of values together.
+  /// Bytes of the rows of so many tokens, keys and values together.
   std::size_t row_bytes_of(std::size_t tokens) const {
     return tokens * shape_.kv_heads * (formats_.key.row_bytes() + formats_.value.row_bytes());
   }
-  /// Of a tensor of scales, those of so many tokens; 0 where the format has none.
+  /// Bytes of the scales of so many tokens; 0 if the format has no tensor of scales.
   std::size_t scale_bytes_of(std::size_t which, std::size_t tokens) const;
   static void check_kv_heads(std::int64_t kv_heads);
 
-  /// The public struct, with the cache's members filled in: Arguments has a cubit_kv_cache `cache` and cubit_kv_scales
-  /// `scales`.
+  /// The public argument struct with the cache's members filled in. `Arguments` has members `cache` of type
+  /// cubit_kv_cache and `scales` of type cubit_kv_scales.
   template <class Arguments>
   Arguments make_arguments(std::span<void* const> device_data) const {
     require_addresses(device_data);
@@ -77,19 +78,19 @@ class RowsProblem : public Problem {
   void require_addresses(std::span<void* const> device_data) const;
 };
 
-/// What made-up data of both operators has.
+/// Sizes of made-up data that both operators take.
 struct RowSizes {
   std::int64_t batch = 1;
-  std::int64_t tokens = -1;  ///< negative: not given
+  std::int64_t tokens = -1;  ///< negative if it is not given
   std::int64_t kv_heads = 1;
-  std::int64_t context = 0;  ///< 0: not given
+  std::int64_t context = 0;  ///< 0 if it is not given
   bool ragged = false;
   int pattern = 0;
   CacheNumbers cache;
 
-  /// False if there is no size of this name.
+  /// Sets the size `name`. Returns false if there is no size of this name.
   bool set(KvAddressing addressing, std::string_view name, double value);
-  /// The cache's numbers, once context is known; throws Failure(invalid_argument) where the data would be too large.
+  /// Sets the cache's numbers once `context` is known. Throws Failure(invalid_argument) if the data would be too large.
   void settle(KvAddressing addressing, const CacheFormats& formats);
 };
 

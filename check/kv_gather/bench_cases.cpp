@@ -1,4 +1,4 @@
-// What `cubit bench kv_gather` measures.
+// The cases that `cubit bench kv_gather` measures.
 #include <fmt/format.h>
 
 #include <cstddef>

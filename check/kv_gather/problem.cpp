@@ -1,4 +1,4 @@
-// One concrete case by named tensors, made-up cases, and the reference: which rows a launch writes, bit for bit.
+// Implements the problem of kv_gather. The reference is exact: it says which rows a launch writes, bit for bit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,13 +24,13 @@ using kv_cache::RowFormat;
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
 
 struct LaunchNumbers {
-  std::int64_t tokens = -1;  ///< of the outputs; negative: those of the longest sequence
+  std::int64_t tokens = -1;  ///< token dimension of the outputs; negative: as many as the longest sequence gives
   CacheNumbers cache;
 };
 
 class KvGatherProblem final : public kv_cache::RowsProblem {
  public:
-  /// Checks everything; throws Failure(invalid_argument).
+  /// Checks all tensors and numbers. Throws Failure(invalid_argument).
   KvGatherProblem(const KvGather& descriptor, Tensors inputs, const LaunchNumbers& numbers)
       : RowsProblem(descriptor.cache, kv_cache::formats_of(descriptor), std::move(inputs), {}),
         descriptor_(descriptor) {
@@ -67,7 +67,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
  private:
   const CacheShape& output_shape() const override { return rows_shape_; }
 
-  /// How many of a sequence's first rows are written.
+  /// The number of tokens that a sequence gives. Output rows beyond these tokens are zeros.
   std::int64_t gathered(std::int64_t sequence, std::int64_t most) const {
     const std::int64_t from = number("from", sequence, 0);
     const std::int64_t to = std::min(number("to", sequence, shape_.max_length), shape_.max_length);
@@ -129,7 +129,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
   }
 
   KvGather descriptor_;
-  kv_cache::CacheFormats rows_formats_;  ///< of the outputs
+  kv_cache::CacheFormats rows_formats_;  ///< formats of the outputs
   CacheShape rows_shape_;
   std::int64_t tokens_ = 0;
 };
@@ -146,7 +146,8 @@ kv_cache::RowSizes read_sizes(const KvGather& descriptor, const Numbers& numbers
   return sizes;
 }
 
-/// Of the first sequences: all of one, one that ends beyond the cache, an empty one, one that begins nowhere.
+/// Random ranges of tokens. The first four sequences are special: a whole one, one that ends beyond the cache, an empty
+/// one, and one that begins at a negative position.
 void add_ends(Tensors& tensors, const kv_cache::RowSizes& sizes, Random& random) {
   for (const char* name : {"from", "to"}) {
     const bool is_end = *name == 't';

@@ -1,4 +1,4 @@
-// What `cubit bench merge` measures.
+// The cases that `cubit bench merge` measures.
 #include <fmt/format.h>
 
 #include <cstddef>

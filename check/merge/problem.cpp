@@ -1,4 +1,4 @@
-// One concrete case by named tensors, made-up cases, and the reference in double precision.
+// Implements the problem of merge: checks, made-up data, and the reference in double precision.
 #include <cubit/merge.h>
 #include <fmt/format.h>
 
@@ -37,8 +37,8 @@ void store_value(MergeElement element, void* data, std::int64_t index, float val
   }
 }
 
-/// The rounding of the result, and some of the arithmetic in float. Heads of few bf16 channels may be off by half a
-/// unit, 2^-8, in each.
+/// Allows for the rounding of the result and for float arithmetic. In heads of few bf16 channels every channel may be
+/// off by half a unit in the last place, 2^-8.
 double tolerance_of(const Merge& descriptor) {
   if (descriptor.output == MergeElement::fp32) return 3e-6;
   if (descriptor.output == MergeElement::fp16) return 6e-4;
@@ -47,7 +47,7 @@ double tolerance_of(const Merge& descriptor) {
 
 class MergeProblem final : public Problem {
  public:
-  /// Checks everything; throws Failure(invalid_argument).
+  /// Checks all tensors. Throws Failure(invalid_argument).
   MergeProblem(const Merge& descriptor, Tensors inputs, bool with_lse)
       : descriptor_(descriptor), inputs_(std::move(inputs)) {
     check();
@@ -136,7 +136,8 @@ class MergeProblem final : public Problem {
     require_shape(*inputs_.find(kLse), {shape.begin(), shape.end() - 1}, "[parts, ..., heads]");
   }
 
-  /// Of one head of one row, in the norm of the design; that of the log-sum-exp in units of its own tolerance.
+  /// The error of one head of one row, in the norm of Problem::compare, or the error of its log-sum-exp scaled to the
+  /// same tolerance, whichever is larger.
   double error_of(std::int64_t item, const void* output, const float* lse) const {
     const void* const values = inputs_.find(kOutputs)->data;
     const auto* const parts_lse = static_cast<const float*>(inputs_.find(kLse)->data);
@@ -173,7 +174,8 @@ class MergeProblem final : public Problem {
     return lse == nullptr ? error
                           : std::max(error, lse_error(lse[item], sum == 0 ? -kInfinity : largest + std::log(sum)));
   }
-  /// 4e-7: two roundings of a number of that size, and what the logarithm is off by.
+  /// The error of a log-sum-exp, scaled so that the tolerance of outputs applies. The absolute tolerance covers two
+  /// float roundings of a number of this size and the error of the logarithm.
   double lse_error(double got, double expected) const {
     if (got == expected) return 0;
     return tolerance_of(descriptor_) * relative_error(std::fabs(got - expected), 1e-6 + 2e-7 * std::fabs(expected));
@@ -219,11 +221,11 @@ Sizes read_sizes(const Merge& descriptor, const Numbers& numbers) {
   return sizes;
 }
 
-/// Of a part of one head; -inf: it is empty.
+/// The log-sum-exp of one partial result of one head. -inf marks an empty partial result.
 float random_lse(const Sizes& sizes, std::int64_t part, std::int64_t item, Random& random) {
   const auto normal = static_cast<float>(random.normal());
   switch (sizes.pattern) {
-    case 1:  // every fifth head has nothing but empty parts
+    case 1:  // every fifth head has only empty partial results
       return item % 5 == 4 || random.bits() % 2 == 0 ? -std::numeric_limits<float>::infinity() : normal;
     case 2:
       return 1e4f * normal;

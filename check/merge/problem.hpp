@@ -8,7 +8,7 @@ namespace cubit::check::merge {
 
 using namespace ops::merge;
 
-/// What `random` takes for pattern.
+/// The number of patterns that `random` accepts.
 inline constexpr int kPatterns = 6;
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);

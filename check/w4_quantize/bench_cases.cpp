@@ -1,4 +1,4 @@
-// What `cubit bench w4_quantize` measures.
+// The cases that `cubit bench w4_quantize` measures.
 #include <fmt/format.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// One concrete case by named tensors, made-up cases, and the comparison with the reference.
+// Implements the problem of w4_quantize: checks, made-up data, and the comparison with the reference.
 #include <cubit/w4_quantize.h>
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 namespace cubit::check::w4_quantize {
 namespace {
 
-/// The error is how many numbers differ; the first is `worst`.
+/// Counts the numbers that differ in the error, and describes the first of these numbers in `worst`.
 template <class Number, class Same>
 void compare_numbers(const Tensor& tensor, const void* got, const Number* expected, Problem::Comparison& comparison,
                      Same same) {
@@ -31,7 +31,8 @@ void compare_numbers(const Tensor& tensor, const void* got, const Number* expect
   }
 }
 
-/// Of sums of squares in float, in another order. Beyond the largest float they are infinite.
+/// The tolerance of root-mean-square errors, which the kernel sums in float and in another order. A sum beyond the
+/// largest float is infinite.
 bool same_root(float got, double expected) {
   constexpr double kLargest = 1e18;
   if (expected > kLargest) return got > kLargest;
@@ -40,7 +41,7 @@ bool same_root(float got, double expected) {
 
 class QuantizeProblem final : public Problem {
  public:
-  /// Checks everything; throws Failure(invalid_argument).
+  /// Checks the weights. Throws Failure(invalid_argument).
   QuantizeProblem(const W4Quantize& descriptor, Tensors inputs, bool with_errors)
       : descriptor_(descriptor), inputs_(std::move(inputs)) {
     const Tensor& weights = inputs_.list()[0];

@@ -1,4 +1,4 @@
-// What the operator writes, group by group, as <cubit/w4_quantize.h> defines it.
+// Implements the reference of w4_quantize, group by group, as <cubit/w4_quantize.h> defines it.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct Factors {
   int zero = 8;
 };
 
-/// To nearest even; NaN, with which a group's numbers may be anything, to 0.
+/// Rounds to the nearest integer, ties to even. NaN becomes 0; a group with a NaN may hold anything.
 int rounded(float value) { return std::isnan(value) ? 0 : static_cast<int>(std::nearbyint(value)); }
 
 Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
@@ -41,9 +41,9 @@ int code_of(float weight, const Factors& factors) {
   return rounded(std::clamp(weight / factors.scale, -zero, 15.f - zero)) + factors.zero;
 }
 
-/// Of eight n's side by side, n % 8 to nibble: as they are, or in the order of awq.
+/// The nibble of column n in a word of eight neighbouring columns: n % 8, or the permuted order of AWQ.
 int nibble_of_column(const W4Quantize& descriptor, std::int64_t n) {
-  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
+  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of AWQ's order 0, 2, 4, 6, 1, 3, 5, 7
   return descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : static_cast<int>(n % 8);
 }
 
@@ -59,7 +59,7 @@ class Quantiser {
     made_.rms_error.resize(count);
   }
 
-  /// Eight neighbouring n's, which share words.
+  /// Quantises eight neighbouring columns, which share words.
   void take(std::int64_t first_n) {
     for (std::int64_t n = first_n; n < first_n + 8; ++n) {
       for (std::int64_t group = 0; group * group_k_ < k_; ++group) take_group(group, n);
@@ -83,7 +83,7 @@ class Quantiser {
     for (std::int64_t i = 0; i < group_k_; ++i) {
       const int code = code_of(weights[i], factors);
       store_code(group * group_k_ + i, n, code);
-      // The product is exact: the difference is rounded once.
+      // The product is exact, so the difference is rounded once.
       const float error = std::fabs(weights[i] - static_cast<float>(code - factors.zero) * factors.scale);
       made_.max_error[at] = std::max(made_.max_error[at], error);
       squares += double{error} * error;

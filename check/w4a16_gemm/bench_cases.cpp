@@ -1,4 +1,4 @@
-// What `cubit bench w4a16_gemm` measures, and what each cell shall reach: the table of docs/performance/w4a16_gemm.md.
+// The cases that `cubit bench w4a16_gemm` measures, and the time or share of the floor that each case has to reach.
 #include <cubit/w4a16_gemm.h>
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@ namespace {
 struct Shape {
   int n;
   int k;
-  double few = 0;    ///< microseconds at most, for 1, 8 and 16 rows
-  double share = 0;  ///< of the read floor at least, likewise
+  double few = 0;    ///< upper limit in microseconds for 1, 8 and 16 rows
+  double share = 0;  ///< lower limit of the share of the read floor for 1, 8 and 16 rows
   double rows_32 = 0;
   double rows_64 = 0;
 };
@@ -20,7 +20,7 @@ constexpr Shape kShapes[] = {{4096, 4096, 5.6, 0.65},
                              {28672, 8192, 31.5, 0.90, 38, 50},
                              {8192, 28672, 31.5, 0.90},
                              {16384, 16384, 35, 0.91}};
-/// Of keys' or values' projections, whose tiles are few.
+/// Shapes of key and value projections, which have few tiles.
 constexpr Shape kNarrow = {1024, 8192};
 
 BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
@@ -33,24 +33,25 @@ BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape&
           m <= 16 ? shape.share : 0};
 }
 
-/// With the tiles that a caller is advised to take.
+/// The descriptor with the tiles that `cubit suggest` chooses.
 BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
   return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, h200()), shape, m);
 }
 
-/// The smallest tile that holds the rows, of 256 columns, which share k in any way.
+/// The descriptor with 256 columns and the smallest tile that holds the rows: tiles of 256 columns allow every
+/// decomposition.
 W4a16Gemm with_wide_tile(W4a16Gemm descriptor, int m) {
   while (descriptor.tile_m < m && descriptor.tile_m < 64) descriptor.tile_m *= 2;
   if (m <= 8) descriptor.tile_m = 8;
   return descriptor;
 }
 
-/// Where no advice is asked for, or where what another choice costs is of interest.
+/// A case with the tiles of its descriptor: without a suggestion, or to show what another choice costs.
 BenchCase make_wide_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
   return make_case(std::move(group), with_wide_tile(descriptor, m), shape, m);
 }
 
-/// With which ways to share work are compared.
+/// The descriptor that comparisons of decompositions use.
 BenchCase compared(BenchCase one, const W4a16Gemm& descriptor, int m) {
   one.comparable = with_wide_tile(descriptor, m).text();
   return one;
@@ -77,7 +78,7 @@ std::vector<BenchCase> bench_cases() {
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
     for (const int m : {1, 16}) cases.push_back(without_target(make_suggested_case(group, descriptor, kShapes[1], m)));
   };
-  // gptq once more: a card that has become warm is slower than the first cases were.
+  // gptq once more at the end: a GPU that has become warm is slower than it was for the first cases.
   add_variant("other formats and types", {});
   add_variant("other formats and types", {.format = W4Format::gptq_v2});
   add_variant("other formats and types", {.format = W4Format::symmetric});

@@ -1,5 +1,5 @@
-// From the tensors that somebody has, by name, to a problem: which are taken, which are brought to the type that the
-// kernel reads, and what to do about the others.
+// Makes a problem of w4a16_gemm from a checkpoint's tensors by name. Some tensors are taken as they are, some are
+// converted to the type that the kernel reads, and the error for any other tensor says what to do about it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace cubit::check::w4a16_gemm {
 namespace {
 
-/// A number of a tensor that may lie at any address.
+/// An element of a tensor that need not be aligned.
 template <class Number>
 Number number_at(const Tensor& tensor, std::int64_t index) {
   Number number;
@@ -24,7 +24,8 @@ Number number_at(const Tensor& tensor, std::int64_t index) {
   return number;
 }
 
-/// Checkpoints without activation order often store it nevertheless: then it says nothing new. It is not copied.
+/// Checks a g_idx that the descriptor does not take. Checkpoints without activation order often store g_idx anyway: it
+/// must then be k / group_size, and it is not copied.
 void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
   check_group_numbers(descriptor, tensor, k);
   W4a16Gemm ordered = descriptor;
@@ -39,7 +40,7 @@ void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::i
   }
 }
 
-/// What to do about a tensor that the descriptor does not take.
+/// The remedy for a tensor that the descriptor does not take.
 std::string remedy_of_name(const W4a16Gemm& descriptor, std::string_view name,
                            const std::vector<std::string_view>& taken) {
   if (name == "qzeros") {
@@ -57,8 +58,9 @@ double value_at(const Tensor& tensor, std::int64_t index) {
   return to_double(element, number_at<std::uint16_t>(tensor, index));
 }
 
-/// The kernel reads scales of fp16. Those of bf16 have fewer bits, and differ only where they are very small or large:
-/// no weight changes its value unseen. What is not finite stays so, for the problem to refuse.
+/// Converts a bf16 scale to the fp16 that the kernel reads. bf16 has fewer bits of precision, so the conversion is
+/// exact unless the scale is very small or very large, which is refused: no weight changes its value silently. A scale
+/// that is not finite stays so, and the problem refuses it.
 std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
   const double scale = value_at(scales, index);
   const std::uint16_t bits = from_float(Element::fp16, static_cast<float>(scale));
@@ -68,7 +70,7 @@ std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
          "accepted: F16, or BF16 from 2^-17 to 65280, where every number is one of fp16 too");
 }
 
-/// Rounded, as a framework does that runs a model in another type than its checkpoint's.
+/// Rounds a bias to the activations' type, as frameworks do that run a model in another type than the checkpoint's.
 std::uint16_t bias_from(const Tensor& bias, std::int64_t index, const W4a16Gemm& descriptor) {
   const Element element = descriptor.element;
   const double value = value_at(bias, index);
@@ -83,7 +85,7 @@ std::uint16_t bias_from(const Tensor& bias, std::int64_t index, const W4a16Gemm&
          fits ? remedy_of_change(wider, "element=bf16", kSmaller) : kSmaller);
 }
 
-/// The tensor brought to 16 bits of `type`, number by number.
+/// The tensor converted to the 16-bit type `type`, element by element.
 template <class Convert>
 void add_converted(Tensors& taken, const Tensor& input, std::string_view type, Convert convert) {
   Tensor tensor = dense(input.name, type, input.shape, nullptr);
@@ -95,12 +97,13 @@ void add_converted(Tensors& taken, const Tensor& input, std::string_view type, C
   taken.add(std::move(tensor), std::move(storage));
 }
 
-/// A bias of another shape is refused as it is.
+/// Takes the bias. A bias of a wrong shape stays as it is, and the problem refuses it.
 bool has_columns(const Tensor& bias, const Tensor& scales) {
   return scales.shape.size() == 2 && bias.shape == std::vector<std::int64_t>{scales.shape[1]};
 }
 
-/// False if there is none of that name. `taken` has those that input_names lists before it.
+/// Takes the input `name`. Returns false if there is no tensor of that name. `taken` has the tensors that input_names
+/// lists before `name`.
 bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> inputs, std::string_view name) {
   const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& one) { return one.name == name; });
   if (input == inputs.end()) return false;
@@ -165,7 +168,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", LaunchNumbers::kNames));
   }
   const std::vector<std::string_view> names = input_names(descriptor);
-  const Tensor* group_index = nullptr;  // that is not taken
+  const Tensor* group_index = nullptr;  // a g_idx that the descriptor does not take
   for (const Tensor& input : inputs) {
     if (std::find(names.begin(), names.end(), input.name) != names.end()) continue;
     if (input.name == "g_idx" && may_have_group_index) {

@@ -1,5 +1,5 @@
-// One concrete case by named tensors: shapes checked against the descriptor, the launch struct, comparison with the
-// reference.
+// Implements the problem of w4a16_gemm: checks of tensors against the descriptor, the launch arguments, and the
+// comparison with the reference.
 #include "check/w4a16_gemm/problem.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbe
 
 namespace {
 
-/// Of a tensor that must be of another: who has its type may ask for another descriptor.
+/// The remedy for a tensor of a wrong type: another descriptor that takes the type, if there is one.
 std::string remedy_of_type(W4a16Gemm descriptor, std::string_view name, std::string_view type) {
   std::string otherwise = name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
   const bool is_elements = name == "activations" || name == "residual";
@@ -64,7 +64,7 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
                                           n(), k(), shape[0], shape[1]));
 }
 
-/// m and k are the activations', n is the scales'.
+/// m and k come from the activations, and n comes from the scales.
 void GemmProblem::check() const {
   require_rank(activations(), 2, "[m, k]");
   require_rank(scales(), 2, "[k / group size, n]");
@@ -89,7 +89,7 @@ void GemmProblem::check() const {
          fmt::format("it must be F16, BF16 or F32 [{}]", n()));
 }
 
-/// Where the descriptor's groups are not those that the scales are of: k and they are the checkpoint's.
+/// Checks that the scales have the descriptor's groups. The error says which group_size the checkpoint has.
 void GemmProblem::check_group_size() const {
   const std::int64_t groups = scales().shape[0];
   const std::int64_t k = activations().shape[1];
@@ -107,7 +107,7 @@ void GemmProblem::check_group_size() const {
   reject(shape_text(scales()), fmt::format("{} with k = {} has other groups", descriptor_.text(), k), remedy);
 }
 
-/// Such a weight is no number, whatever is stored; a damaged file has them.
+/// Checks that all scales are finite. A damaged file may hold others, and its weights would not be numbers.
 void GemmProblem::check_scales() const {
   const auto* const bits = static_cast<const std::uint16_t*>(scales().data);
   for (std::int64_t i = 0; i < scales().elements(); ++i) {
@@ -210,21 +210,22 @@ void GemmProblem::reference_column(const std::vector<double>& activations, int c
 
 namespace {
 
-/// The error of an output, less what no rounding can avoid: numbers of fp16 below 2^-14 are 2^-24 apart. NaN where one
-/// of the two is and the other is not; where both are, or the output is the infinity that the reference rounds to,
-/// none.
+/// The error of one output, less the rounding of subnormal fp16 numbers, which are 2^-24 apart and which no kernel can
+/// avoid. The error is NaN if exactly one of the two numbers is NaN. The error is zero if both are NaN, or if the
+/// output is the infinity that the reference rounds to.
 double beyond_rounding(Element element, std::uint16_t got, double reference, double tolerance) {
   const double found = to_double(element, got);
   if (std::isnan(found) && std::isnan(reference)) return 0;
   const double error = std::fabs(difference_of(element, found, reference, tolerance));
   if (element != Element::fp16 || std::fabs(reference) >= 0x1p-14) return error;
   const double beyond = error - 0x1p-25;
-  return beyond < 0 ? 0 : beyond;  // NaN stays
+  return beyond < 0 ? 0 : beyond;  // NaN stays NaN
 }
 
 }  // namespace
 
-/// Twice what the output's type rounds and more; but few bf16 columns may be off by half a unit, 2^-8, in each.
+/// More than twice the rounding of the output's type. In few bf16 columns every column may be off by half a unit in the
+/// last place, 2^-8.
 double GemmProblem::tolerance() const {
   if (descriptor_.element == Element::fp16) return 6e-4;
   return outputs_[0].shape[1] < 64 ? 4e-3 : 3e-3;
@@ -250,7 +251,8 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
     double contributions = 0;
     for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
       difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at], result.tolerance), 2);
-      // Of the numbers alone: beside an infinity every error would be small, also one that the function has cut off.
+      // The norm leaves infinities out. Relative to an infinity every error would be small, even where the function
+      // clips it.
       if (!std::isfinite(reference[at]) || !std::isfinite(scale[at]) ||
           !std::isfinite(to_double(descriptor_.element, output[at])))
         continue;

@@ -1,4 +1,5 @@
-// Made-up cases: ordinary data, and data chosen to be hard. The same seed gives the same bytes on every machine.
+// Makes up problems of w4a16_gemm: ordinary data, and data chosen to be hard. The same seed gives the same bytes on
+// every machine.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,7 +14,7 @@
 namespace cubit::check::w4a16_gemm {
 namespace {
 
-/// What activations, scales and zeros look like; see random_help().
+/// Kinds of activations, scales and zeros; see random_help().
 enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, outlier_features, one_sign };
 constexpr int kPatterns = 6;
 
@@ -51,13 +52,14 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
   return sizes;
 }
 
-/// Fills tensors one after another from one stream of random numbers.
+/// Fills tensors in order from one stream of random numbers.
 class Maker {
  public:
   Maker(const W4a16Gemm& descriptor, Pattern pattern, std::uint64_t seed)
       : descriptor_(descriptor), pattern_(pattern), random_(seed) {}
 
-  /// Tiny ones are of 1e-4; of 1e-2 where fp16 holds the product of a gate and another result, which would be 1e-8.
+  /// Makes activations. Tiny activations are about 1e-4. With a gate in fp16 they are about 1e-2, because the product
+  /// of two results would otherwise be about 1e-8, which fp16 cannot hold.
   float activation(std::int64_t feature) {
     const auto x = static_cast<float>(random_.normal());
     switch (pattern_) {
@@ -71,8 +73,9 @@ class Maker {
         return x;
     }
   }
-  /// Usual ones are some hundredths; extreme ones from the smallest subnormal to 32, or, so that the output of gates
-  /// stays an fp16 number, to 1/4. Of 8 bits a sixteenth, so that weights are of about the same size.
+  /// Makes scales. Usual scales are some hundredths. Extreme scales range from the smallest subnormal to 32, or to 1/4
+  /// for gates, whose output has to fit fp16. Scales of 8-bit weights are a sixteenth of that, so that weights have
+  /// about the same size.
   float scale(std::int64_t) {
     const double uniform = random_.uniform();
     const int more_bits = descriptor_.bits - 4;
@@ -82,7 +85,7 @@ class Maker {
   }
   float addend(std::int64_t) { return static_cast<float>(random_.normal()); }
   std::uint32_t word() { return static_cast<std::uint32_t>(random_.bits()); }
-  /// A word of zeros: usually about the middle; extreme ones 0 or the largest.
+  /// Makes a word of zeros. Usual zeros are about the middle of the range; extreme zeros are 0 or the largest value.
   std::uint32_t zeros() {
     std::uint32_t result = 0;
     const std::uint64_t bits = random_.bits();
@@ -104,7 +107,7 @@ class Maker {
     inputs.add(dense(name, "I32", {rows, columns}, nullptr), std::move(data));
   }
 
-  /// `next` gets the index in a row.
+  /// Adds a tensor of 16-bit values. `next` makes a value from its index in the row.
   void halves(const char* name, Element element, std::vector<std::int64_t> shape, float (Maker::*next)(std::int64_t)) {
     std::int64_t count = 1;
     for (const std::int64_t extent : shape) count *= extent;
@@ -116,7 +119,7 @@ class Maker {
     inputs.add(dense(name, element_type(element), std::move(shape), nullptr), std::move(data));
   }
 
-  /// As many k's for each group, in any order.
+  /// Makes g_idx: a random order in which every group has equally many k.
   void groups(std::int64_t count, std::int64_t k) {
     std::vector<std::int32_t> group(k);
     for (std::int64_t i = 0; i < k; ++i) group[i] = static_cast<std::int32_t>(i * count / k);

@@ -1,4 +1,4 @@
-// What the operator means, in double precision, weight by weight as the formats define them.
+// Implements the reference of w4a16_gemm weight by weight, as the formats define the weights.
 #include <cmath>
 #include <cstddef>
 #include <numbers>
@@ -9,14 +9,14 @@
 namespace cubit::check::w4a16_gemm {
 namespace {
 
-/// Of a word with `bits` each, the one at `place`.
+/// The value at index `place` of a word that holds values of `bits` bits.
 int field_of(std::uint32_t word, int bits, int place) {
   return static_cast<int>(word >> (bits * place) & ((1u << bits) - 1));
 }
 
-/// That of column n in a row of words that hold neighbouring columns.
+/// The value of column n in a row of words, each of which holds neighbouring columns.
 int field_by_n(const W4a16Gemm& descriptor, const std::uint32_t* row, int n) {
-  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of order = 0, 2, 4, 6, 1, 3, 5, 7
+  constexpr int kAwqNibble[] = {0, 4, 1, 5, 2, 6, 3, 7};  // the inverse of AWQ's order 0, 2, 4, 6, 1, 3, 5, 7
   const int in_word = word_weights(descriptor);
   const int place = descriptor.format == W4Format::awq ? kAwqNibble[n % 8] : n % in_word;
   return field_of(row[n / in_word], descriptor.bits, place);

@@ -1,4 +1,4 @@
-// What weights and functions of the operator w4a16_gemm mean, in double precision.
+// The reference of the operator w4a16_gemm: the value of a weight and of a function, in double precision.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace cubit::check::w4a16_gemm {
 
 using namespace ops::w4a16_gemm;
 
-/// The weights of a host tensor as doubles, by the formats' definition.
+/// The host tensors that hold the weights of one layer.
 struct PackedWeights {
   const std::uint32_t* qweight = nullptr;
   const std::uint32_t* qzeros = nullptr;
@@ -19,6 +19,7 @@ struct PackedWeights {
   int n = 0;
   int k = 0;
 };
+/// The value of the weight (k, n), as the descriptor's format defines it.
 double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n);
 
 double apply_function(GemmFunction function, double x);

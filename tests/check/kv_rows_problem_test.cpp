@@ -187,8 +187,8 @@ TEST(KvAppendProblem, TakesLengthsOrPositions) {
   std::vector<std::int32_t> positions = {0, 1, 2, 0, 1, 2};
   one.tensors.push_back({"positions", "I32", {2, 3}, {}, positions.data()});
   tests::expect_refused([&] { one.problem(); },
-                        "tensors lengths and positions: where there are positions nothing else says where tokens go; "
-                        "leave one of both out");
+                        "tensors lengths and positions: positions alone say where tokens go; "
+                        "leave lengths or positions out");
 }
 
 TEST(KvAppendProblem, SaysWhichTokenNoCacheIsLongEnoughFor) {
@@ -571,13 +571,13 @@ TEST(KvRowsProblem, SizesThatAreNotKnownAreRefused) {
 }
 
 TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
-  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
-    for (const BenchCase& one : op->bench_cases()) {
-      EXPECT_EQ(op->canonical(one.descriptor), one.descriptor);
+  for (const char* op : {"kv_append", "kv_gather"}) {
+    for (const BenchCase& one : find_problems(op).bench_cases()) {
+      EXPECT_EQ(find_operator(op).canonical(one.descriptor), one.descriptor);
       Numbers sizes = one.sizes;
       sizes.at("context") = 16;
       sizes.at("tokens") = 1;
-      EXPECT_GT(op->random(one.descriptor, sizes, 1)->bytes_written(), 0u) << one.descriptor;
+      EXPECT_GT(find_problems(op).random(one.descriptor, sizes, 1)->bytes_written(), 0u) << one.descriptor;
     }
   }
 }
@@ -593,14 +593,14 @@ TEST(KvRowsBench, FloorsOfMixedCachesAreThoseOfBothFormats) {
                                {":value=fp8_e4m3", 512, 256 + 128 + 4},
                                {":head_dim=192,value_dim=128", 640, 384 + 256}};
   constexpr std::size_t kTokens = 16;
-  for (const Operator* op : {&kv_append_operator(), &kv_gather_operator()}) {
-    const bool appends = op == &kv_append_operator();
+  for (const char* op : {"kv_append", "kv_gather"}) {
+    const bool appends = op == std::string("kv_append");
     for (const Floor& floor : kFloors) {
-      const std::string text = std::string(op->name()) + floor.fields;
-      const auto cases = op->bench_cases();
+      const std::string text = std::string(op) + floor.fields;
+      const auto cases = find_problems(op).bench_cases();
       ASSERT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const auto& one) { return one.descriptor == text; }))
           << text;
-      const auto problem = op->random(text, {{"batch", 1}, {"tokens", kTokens}, {"context", kTokens}}, 1);
+      const auto problem = find_problems(op).random(text, {{"batch", 1}, {"tokens", kTokens}, {"context", kTokens}}, 1);
       EXPECT_EQ(problem->bytes_read(), kTokens * (appends ? floor.dense : floor.stored)) << text;
       EXPECT_EQ(problem->bytes_written(), kTokens * (appends ? floor.stored : floor.dense)) << text;
     }

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "check/made_up_data.hpp"
 #include "check/gqa_decode/problem.hpp"
+#include "check/made_up_data.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::check {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "check/random.hpp"
 #include "check/gqa_decode/problem.hpp"
+#include "check/random.hpp"
 
 namespace cubit::check::gqa_decode {
 namespace {

@@ -27,7 +27,7 @@ std::string seen(const char* text, int length, int token, std::uint32_t mask = 0
   const GqaDecode descriptor = gqa_decode::parse(text);
   std::string positions;
   for (int position = 0; position < length; ++position)
-    positions += check::gqa_decode::sees(descriptor, length, token, mask, position) ? '#' : '.';
+    positions += check::gqa_decode::attends_to(descriptor, length, token, mask, position) ? '#' : '.';
   return positions;
 }
 
@@ -60,8 +60,8 @@ TEST(GqaQueryTokens, TheReferenceLeavesOutWhatIsNotSeen) {
   const check::gqa_decode::HeadRows cache = {
       [&](int token) { return reinterpret_cast<const char*>(rows.data()) + 128 * token; }};
   const std::vector<double> query(64, 0.0);
-  const auto of = [&](const std::function<bool(int)>& is_seen) {
-    return check::gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, {}, is_seen);
+  const auto of = [&](const std::function<bool(int)>& is_visible) {
+    return check::gqa_decode::reference_head(descriptor, query.data(), cache, cache, 3, 1.0, {}, is_visible);
   };
   EXPECT_DOUBLE_EQ(of(nullptr).output[7], 2);
   const auto two = of([](int position) { return position != 1; });
@@ -221,9 +221,9 @@ struct Case {
   std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5, 0, 0};  // two more, for shapes that do not fit
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3,mask=tree";
   std::vector<check::Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
-                                 {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
-                                 {"value", "BF16", {2, 9, 1, 64}, {}, data.data()},
-                                 {"mask", "I32", {2, 3}, {}, mask.data()}};
+                                        {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
+                                        {"value", "BF16", {2, 9, 1, 64}, {}, data.data()},
+                                        {"mask", "I32", {2, 3}, {}, mask.data()}};
   Numbers numbers = {{"lse", 1}};
   std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 };
@@ -290,9 +290,9 @@ TEST(GqaQueryTokens, ProblemsRefuseTensorsThatDoNotFit) {
       refused([](Case& c) { c.tensors.pop_back(); }),
       "tensors without mask: the descriptor has mask=tree; give mask [batch, query_tokens] = [2, 3] I32, or leave "
       "mask=tree out");
-  EXPECT_EQ(
-      refused([](Case& c) { c.text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3"; }),
-      "tensor mask: the descriptor has not mask=tree; leave it out, or ask for query_tokens=2 to 16 and mask=tree");
+  EXPECT_EQ(refused([](Case& c) { c.text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3"; }),
+            "tensor mask: the descriptor does not have mask=tree; leave it out, or ask for query_tokens=2 to 16 and "
+            "mask=tree");
 }
 
 TEST(GqaQueryTokens, RandomTreesAreOfAncestors) {

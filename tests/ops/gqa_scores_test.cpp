@@ -183,12 +183,12 @@ TEST(GqaScoreLaunch, SplitsWhatTheWindowHas) {
 }
 
 TEST(GqaScoreReference, SeenTokens) {
-  EXPECT_EQ(gqa_decode::seen_tokens(100, 0, 0), 100);
-  EXPECT_EQ(gqa_decode::seen_tokens(100, 10, 0), 10);
-  EXPECT_EQ(gqa_decode::seen_tokens(100, 10, 5), 15);
-  EXPECT_EQ(gqa_decode::seen_tokens(12, 10, 5), 12);
-  EXPECT_EQ(gqa_decode::seen_tokens(0, 10, 5), 0);
-  EXPECT_EQ(gqa_decode::seen_tokens(7, std::int64_t{1} << 40, std::int64_t{1} << 40), 7);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(100, 0, 0), 100);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(100, 10, 0), 10);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(100, 10, 5), 15);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(12, 10, 5), 12);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(0, 10, 5), 0);
+  EXPECT_EQ(check::gqa_decode::attended_tokens(7, std::int64_t{1} << 40, std::int64_t{1} << 40), 7);
 }
 
 /// Two channels matter: scores are the first one's, values the second's.
@@ -209,12 +209,13 @@ struct Small {
     const auto keys = rows(scores);
     const auto contents = rows(values);
     const auto of = [](const std::vector<std::uint16_t>& all) {
-      return check::gqa_decode::HeadRows{[&all](int token) { return reinterpret_cast<const char*>(all.data() + 64 * token); }};
+      return check::gqa_decode::HeadRows{
+          [&all](int token) { return reinterpret_cast<const char*>(all.data() + 64 * token); }};
     };
     std::vector<double> query(64, 0.0);
     query[0] = 1;
-    return check::gqa_decode::reference_head(descriptor, query.data(), of(keys), of(contents), static_cast<int>(scores.size()),
-                                      1.0, rules);
+    return check::gqa_decode::reference_head(descriptor, query.data(), of(keys), of(contents),
+                                             static_cast<int>(scores.size()), 1.0, rules);
   }
 };
 
@@ -254,10 +255,10 @@ struct ProblemCase {
   std::vector<float> slopes = {0.5f, 0.25f};
   std::vector<float> sinks = {1, -std::numeric_limits<float>::infinity()};
   std::vector<check::Tensor> tensors = {{"query", "BF16", {1, 2, 64}, {}, query.data()},
-                                 {"key", "BF16", {1, 4, 1, 64}, {}, cache.data()},
-                                 {"value", "BF16", {1, 4, 1, 64}, {}, cache.data()},
-                                 {"alibi_slopes", "F32", {2}, {}, slopes.data()},
-                                 {"sinks", "F32", {2}, {}, sinks.data()}};
+                                        {"key", "BF16", {1, 4, 1, 64}, {}, cache.data()},
+                                        {"value", "BF16", {1, 4, 1, 64}, {}, cache.data()},
+                                        {"alibi_slopes", "F32", {2}, {}, slopes.data()},
+                                        {"sinks", "F32", {2}, {}, sinks.data()}};
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,alibi=true,sinks=true,window=true,soft_cap=true";
   Numbers numbers = {{"window", 2}, {"soft_cap", 10}};
   std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
@@ -291,8 +292,10 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
   refused("soft_cap = nan", [](C& c) { c.numbers["soft_cap"] = std::nan(""); });
   refused("soft_cap = -1", [](C& c) { c.numbers["soft_cap"] = -1; });
   refused("soft_cap = 0", [](C& c) { c.numbers.erase("soft_cap"); });
-  refused("window = 0: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers.erase("window"); });
-  refused("window = -2: a query sees at least itself; accepted: 1 and more", [](C& c) { c.numbers["window"] = -2; });
+  refused("window = 0: a query attends to at least its own position; accepted: 1 and more",
+          [](C& c) { c.numbers.erase("window"); });
+  refused("window = -2: a query attends to at least its own position; accepted: 1 and more",
+          [](C& c) { c.numbers["window"] = -2; });
   refused("window = 1.5: it is not a number that is accepted; accepted: whole numbers from 1 to 2147483647",
           [](C& c) { c.numbers["window"] = 1.5; });
   refused("window = 2147483648: it is not a number that is accepted; accepted: whole numbers from 1 to 2147483647",

@@ -155,7 +155,7 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
       if (code + 1 == numbers) continue;
       std::vector<double> next(64);
       check::kv_cache::dequantise_row(format, std::vector<char>(64, static_cast<char>(code + 1)).data(), next.data(),
-                               bytes_of(1.f).data());
+                                      bytes_of(1.f).data());
       row.assign(64, static_cast<float>((values[0] + next[0]) / 2));
       ASSERT_EQ(quantised(format, row, bytes_of(1.f)).bytes[0], static_cast<char>(code + code % 2)) << code;
       ASSERT_EQ(quantised(format, row, bytes_of(-1.f)).bytes[0], static_cast<char>(0x80 | (code + code % 2))) << code;
@@ -167,8 +167,9 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
 TEST(KvRowsFormat, CodesThatAreNoNumbersAreReadAsNone) {
   const auto value_of = [](KvFormat kv, int code) {
     std::vector<double> values(64);
-    check::kv_cache::dequantise_row({64, kv, 1, KvScales::tensor}, std::vector<char>(64, static_cast<char>(code)).data(),
-                             values.data(), bytes_of(1.f).data());
+    check::kv_cache::dequantise_row({64, kv, 1, KvScales::tensor},
+                                    std::vector<char>(64, static_cast<char>(code)).data(), values.data(),
+                                    bytes_of(1.f).data());
     return values[0];
   };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -147,10 +147,12 @@ struct MixedCase {
   std::vector<char> bytes = std::vector<char>(1 << 16);
   std::vector<float> scale = {0.5f};
   std::vector<check::Tensor> tensors = {{"query", "BF16", {2, 2, 64}, {}, bytes.data()},
-                                 {"key", "I8", {2, 5, 2, 64}, {}, bytes.data()},
-                                 {"value", "U8", {2, 5, 2, 80}, {}, bytes.data()},
-                                 {"key_scale", "F32", {1}, {}, scale.data()}};
-  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, {{"lse", 1}}); }
+                                        {"key", "I8", {2, 5, 2, 64}, {}, bytes.data()},
+                                        {"value", "U8", {2, 5, 2, 80}, {}, bytes.data()},
+                                        {"key_scale", "F32", {1}, {}, scale.data()}};
+  std::unique_ptr<check::Problem> problem() const {
+    return check::find_problems(text).problem(text, tensors, {{"lse", 1}});
+  }
 };
 
 TEST(MixedCaches, OutputsHaveTheChannelsOfValues) {

@@ -213,8 +213,8 @@ TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
     for (int n = 0; n < kN; ++n) {
       for (int k = 0; k < kK; ++k) {
         const std::size_t at = (descriptor.group_size == 0 ? 0 : k / descriptor.group_size) * kN + n;
-        const double off =
-            std::fabs(check::w4a16_gemm::weight_at(gemm, packed, k, n) - to_double(descriptor.input, weights[n * kK + k]));
+        const double off = std::fabs(check::w4a16_gemm::weight_at(gemm, packed, k, n) -
+                                     to_double(descriptor.input, weights[n * kK + k]));
         ASSERT_LE(off, made.max_error[at]) << k << " " << n;
         // A step more where the rounded zero takes the ends of a group out of reach.
         ASSERT_LE(off, 1.01 * to_double(Element::fp16, made.scales[at]));
@@ -279,7 +279,8 @@ TEST(QuantiseProblem, RefusesByName) {
     Case one;
     auto tensors = one.tensors();
     change(tensors);
-    expect_refused([&] { check::find_problems("w4_quantize").problem("w4_quantize:group_size=32", tensors, {}); }, sentence);
+    expect_refused([&] { check::find_problems("w4_quantize").problem("w4_quantize:group_size=32", tensors, {}); },
+                   sentence);
   };
   using Given = std::vector<check::Tensor>;
   refused([](Given& t) { t.clear(); },

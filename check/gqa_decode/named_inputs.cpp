@@ -1,0 +1,78 @@
+// Makes a problem of gqa_decode from tensors and numbers by name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "check/gqa_decode/problem.hpp"
+
+namespace cubit::check::gqa_decode {
+
+void require_window(double window) {
+  if (window >= 1) return;
+  reject(fmt::format("window = {}", window), "a query attends to at least its own position", "accepted: 1 and more");
+}
+
+LaunchNumbers::LaunchNumbers(const GqaDecode& descriptor) : softmax_scale(1 / std::sqrt(descriptor.head_dim)) {}
+
+std::string LaunchNumbers::names(const GqaDecode& descriptor) {
+  std::string names = "softmax_scale, lse, splits";
+  if (descriptor.soft_cap) names += ", soft_cap";
+  if (descriptor.window) names += ", window, kept_tokens";
+  if (descriptor.cache == KvAddressing::contiguous) return names;
+  return names + ", " + kv_cache::CacheNumbers::names(descriptor.cache);
+}
+
+bool LaunchNumbers::set(const GqaDecode& descriptor, std::string_view name, double value) {
+  const auto whole = [&](int least, int most = std::numeric_limits<std::int32_t>::max()) {
+    return static_cast<std::int32_t>(whole_number(name, value, least, most));
+  };
+  if (name == "softmax_scale") {
+    softmax_scale = value;
+  } else if (name == "lse") {
+    with_lse = whole_number(name, value, 0, 1) != 0;
+  } else if (name == "splits") {
+    splits = whole(0, kMostSplits);
+  } else if (name == "soft_cap" && descriptor.soft_cap) {
+    soft_cap = value;
+  } else if (name == "window" && descriptor.window) {
+    require_window(value);
+    window = whole(1);
+  } else if (name == "kept_tokens" && descriptor.window) {
+    kept_tokens = whole(0);
+  } else {
+    return descriptor.cache == KvAddressing::paged && cache.set(descriptor.cache, name, value);
+  }
+  return true;
+}
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+  const GqaDecode descriptor = parse(text);
+  LaunchNumbers launch(descriptor);
+  for (const auto& [name, value] : numbers) {
+    if (launch.set(descriptor, name, value)) continue;
+    reject(fmt::format("number {}", name), fmt::format("{} has no such launch argument", descriptor.text()),
+           fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
+  }
+  constexpr std::string_view kNames[] = {
+      "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
+      "mask",  kSlopes, kSinks,  kParameters};
+  constexpr std::size_t kNeeded = 3;
+  for (const Tensor& input : inputs) {
+    if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
+    reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
+           "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
+           "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
+           "descriptor asks for them");
+  }
+  Tensors taken;
+  for (const std::string_view name : kNames) {
+    if (taken.take(inputs, name) || std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
+    reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
+  }
+  return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
+}
+
+}  // namespace cubit::check::gqa_decode
