@@ -110,7 +110,7 @@ cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments,
     require(bytes, "cubit_kernel_workspace: bytes");
     require_operator(handle);
     const runtime::Device& target = device == nullptr ? runtime::current_cuda_device() : *device->device;
-    *bytes = handle.specialisation->workspace_bytes(arguments, target.facts());
+    *bytes = ops::workspace_bytes(handle, target, arguments);
   });
 }
 

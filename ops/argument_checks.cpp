@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "ops/known_arguments.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -53,9 +54,12 @@ void require_absent(const void* pointer, const char* name, const char* field) {
 }
 
 void reject_arguments_size(const char* type, std::size_t given, std::size_t expected) {
-  throw Failure(Status::invalid_argument, fmt::format("{}.size = {}", type, given),
-                fmt::format("this library's struct has {} bytes", expected),
-                "set it to sizeof and compile against this version's header");
+  throw Failure(
+      Status::invalid_argument, fmt::format("{}.size = {}", type, given),
+      given > expected && given <= kMostArgumentBytes && given % sizeof(std::size_t) == 0
+          ? fmt::format("this library's struct has {} bytes, and the bytes behind them are not zero", expected)
+          : fmt::format("this library's struct has {} bytes", expected),
+      "set size to sizeof, and use no member that this version of the library does not know");
 }
 
 void reject_null_arguments(const char* type) {

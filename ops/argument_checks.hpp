@@ -9,7 +9,8 @@
 
 namespace cubit::ops {
 
-/// The first member of every public argument struct is its size; an older, smaller struct is not accepted yet.
+/// The argument struct, whose first member is its size. The size must be the one that this library knows:
+/// KnownArguments has turned the structs of older and newer callers into this size. Throws Failure(invalid_argument).
 template <class Arguments>
 const Arguments& checked_arguments(const void* arguments, const char* type);
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "ops/known_arguments.hpp"
 #include "ops/operator.hpp"
 #include "ops/recent_launches.hpp"
 #include "ops/recent_maps.hpp"
@@ -58,8 +59,16 @@ void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made
   kernel.launch(device, shape, std::span(made.parameters).first(made.parameter_bytes), stream);
 }
 
-void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place) {
+std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments) {
   const Specialisation& specialisation = *kernel.specialisation;
+  const KnownArguments known(arguments, specialisation.argument_bytes());
+  return specialisation.workspace_bytes(known.get(), device.facts());
+}
+
+void launch(const OperatorKernel& kernel, runtime::Device& device, const void* given, const LaunchPlace& place) {
+  const Specialisation& specialisation = *kernel.specialisation;
+  const KnownArguments known(given, specialisation.argument_bytes());
+  const void* const arguments = known.get();
   const auto go = [&](const Launch& made) {
     if (made.empty) return;
     const bool overlap = place.overlap && kernel.kernel->launch_facts().waits_for_previous;
@@ -70,7 +79,7 @@ void launch(const OperatorKernel& kernel, runtime::Device& device, const void* a
     if (!made.empty) encode_maps(*kernel.kernel, device, made);
     return made;
   };
-  // The struct's own size comes first; encode() says what is wrong with another one.
+  // The struct's size is its first member. encode() refuses a size that this library does not know.
   const std::size_t bytes = specialisation.repeatable_bytes();
   if (bytes == 0 || *static_cast<const std::size_t*>(arguments) != bytes) return go(make());
   const LaunchRequest request{kernel.id,

@@ -26,6 +26,7 @@ class PlannedSpecialisation final : public Specialisation {
                 const runtime::DeviceFacts& device) const override {
     return Encode(plan_, arguments, workspace, bytes, device);
   }
+  std::size_t argument_bytes() const override { return sizeof(Arguments); }
   std::size_t repeatable_bytes() const override { return sizeof(Arguments); }
 
  private:

@@ -46,6 +46,10 @@ struct LaunchPlace {
   bool overlap = false;  ///< begin before the kernel ahead has ended, where the kernel can wait for it
 };
 
+/// The workspace that a launch of `kernel`, which has a specialisation, needs on `device`. `arguments` may be an older
+/// or a newer caller's: see KnownArguments. Throws as Specialisation::workspace_bytes does.
+std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments);
+
 /// Launches `kernel`, which has a specialisation, unless there is nothing to do: a launch that this thread has made
 /// twice of late is not made anew, see RecentLaunches, whose first allocates; no other launch does. Throws as
 /// Specialisation::encode, Device::encode and Kernel::launch do.

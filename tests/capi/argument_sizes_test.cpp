@@ -1,0 +1,318 @@
+// Argument structs of other versions, on fake GPUs. For every operator a caller that was compiled against a shorter
+// struct gets defaults for the missing members, and a caller with a longer struct is refused only if it uses what the
+// library does not know.
+#include <cubit/gqa_decode.h>
+#include <cubit/kv_append.h>
+#include <cubit/kv_gather.h>
+#include <cubit/merge.h>
+#include <cubit/stream_copy.h>
+#include <cubit/stream_read.h>
+#include <cubit/w4_quantize.h>
+#include <cubit/w4a16_gemm.h>
+
+#include <gmock/gmock.h>
+#include <cubit/cubit.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/capi/allocations.hpp"
+#include "tests/capi/prepared_cache.hpp"
+
+namespace cubit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// The structs of older headers, written out: each ends before members that the library has.
+struct OldGqaDecode {  // without everything from score modifications on
+  std::size_t size;
+  const void *query, *key, *value;
+  const std::int32_t* lengths;
+  void* output;
+  float* lse;
+  std::int64_t query_strides[2], key_strides[3], value_strides[3], output_strides[2];
+  std::int32_t batch, kv_heads, max_length;
+  float softmax_scale;
+  std::int32_t splits;
+};
+struct OldKvAppend {  // without `scales`
+  std::size_t size;
+  const void *key, *value;
+  std::int64_t key_strides[3], value_strides[3];
+  cubit_kv_cache cache;
+  const std::int32_t *lengths, *positions, *counts;
+  const float *cosines, *sines;
+  std::int64_t rotary_stride;
+  std::int32_t rotary_dim, batch, tokens;
+};
+struct OldKvGather {  // without `scales`
+  std::size_t size;
+  void *key, *value;
+  std::int64_t key_strides[3], value_strides[3];
+  cubit_kv_cache cache;
+  const std::int32_t *from, *to;
+  std::int32_t batch, tokens;
+};
+struct OldMerge {  // without `heads`, which has no default
+  std::size_t size;
+  const void* partial_outputs;
+  const float* partial_lse;
+  void* output;
+  float* lse;
+  std::int64_t partial_output_strides[3], partial_lse_strides[3], output_strides[2], lse_strides[2];
+  std::int32_t parts, rows;
+};
+struct OldW4Quantize {  // without `n` and `k`, which have no default
+  std::size_t size;
+  const void* weights;
+  void *qweight, *qzeros, *scales;
+  float *max_error, *rms_error;
+  std::int64_t weight_stride;
+};
+struct OldW4a16Gemm {  // without `splits`
+  std::size_t size;
+  const void *activations, *qweight, *qzeros, *scales;
+  const std::int32_t* g_idx;
+  const void *bias, *residual;
+  void* output;
+  std::int64_t activation_stride, residual_stride, output_stride;
+  std::int32_t m, n, k, decomposition;
+};
+struct OldStreamCopy {  // without `bytes`
+  std::size_t size;
+  const void* source;
+  void* destination;
+};
+struct OldStreamRead {  // without `checksums`, which has no default
+  std::size_t size;
+  const void* source;
+  std::int64_t bytes;
+};
+
+/// The offset of the first member that the older caller lacks.
+template <class Old, class Struct>
+constexpr bool is_prefix(std::size_t first_missing) {
+  return first_missing <= sizeof(Old) && sizeof(Old) < sizeof(Struct) && sizeof(Old) % 8 == 0;
+}
+static_assert(is_prefix<OldGqaDecode, cubit_gqa_decode_arguments>(offsetof(cubit_gqa_decode_arguments, page_table)));
+static_assert(is_prefix<OldKvAppend, cubit_kv_append_arguments>(offsetof(cubit_kv_append_arguments, scales)));
+static_assert(is_prefix<OldKvGather, cubit_kv_gather_arguments>(offsetof(cubit_kv_gather_arguments, scales)));
+static_assert(is_prefix<OldMerge, cubit_merge_arguments>(offsetof(cubit_merge_arguments, heads)));
+static_assert(is_prefix<OldW4Quantize, cubit_w4_quantize_arguments>(offsetof(cubit_w4_quantize_arguments, n)));
+static_assert(is_prefix<OldW4a16Gemm, cubit_w4a16_gemm_arguments>(offsetof(cubit_w4a16_gemm_arguments, splits)));
+static_assert(is_prefix<OldStreamCopy, cubit_stream_copy_arguments>(offsetof(cubit_stream_copy_arguments, bytes)));
+static_assert(is_prefix<OldStreamRead, cubit_stream_read_arguments>(offsetof(cubit_stream_read_arguments, checksums)));
+
+alignas(256) std::array<char, 4096> g_memory;  // device memory, as far as a fake GPU cares
+
+cubit_kv_cache cache_of(std::int64_t row) {
+  cubit_kv_cache cache{};
+  cache.key = cache.value = g_memory.data();
+  for (auto* strides : {&cache.key_strides, &cache.value_strides}) {
+    (*strides)[0] = 16 * row;
+    (*strides)[1] = (*strides)[2] = row;
+  }
+  cache.kv_heads = 1;
+  cache.max_length = 16;
+  return cache;
+}
+
+class ArgumentSizes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake::plug_in(1);
+    driver_.create_context(0);
+  }
+  Kernel kernel(const std::string& descriptor) {
+    cache_.add(descriptor);
+    return Engine({.cache_dir = cache_.path(), .nvrtc_path = fake::kNoCompiler, .compile = CUBIT_COMPILE_NEVER})
+        .get(descriptor);
+  }
+  /// Asks for the workspace and launches. Returns the error, or "".
+  template <class Struct>
+  std::string launch(const Kernel& kernel, const Struct& arguments) {
+    try {
+      workspace_.resize(std::max(workspace_.size(), kernel.workspace(arguments) / sizeof(Unit) + 1));
+      kernel.launch(arguments, {.workspace = workspace_.data(), .workspace_bytes = workspace_.size() * sizeof(Unit)});
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  /// The same arguments with the size and content of a newer caller's struct, whose last byte is `last`.
+  template <class Struct>
+  std::string launch_newer(const Kernel& kernel, const Struct& arguments, char last) {
+    struct {
+      Struct known;
+      char unknown[24];
+    } newer{};
+    newer.known = arguments;
+    newer.known.size = sizeof newer;
+    newer.unknown[23] = last;
+    return launch(kernel, newer);
+  }
+  /// A struct as long as the known one launches; a longer one launches if what the library does not know is zero.
+  template <class Struct>
+  void expect_newer(const Kernel& kernel, const Struct& arguments, const std::string& name) {
+    EXPECT_EQ(launch(kernel, arguments), "");
+    const std::size_t before = driver_.launches().size();
+    EXPECT_EQ(launch_newer(kernel, arguments, 0), "");
+    EXPECT_THAT(driver_.launches(), SizeIs(before + 1));
+    EXPECT_THAT(launch_newer(kernel, arguments, 1),
+                HasSubstr(name + ".size = " + std::to_string(sizeof(Struct) + 24) + ": this library's struct has " +
+                          std::to_string(sizeof(Struct)) + " bytes, and the bytes behind them are not zero"));
+  }
+  /// The first bytes of the whole struct, as an older caller has them.
+  template <class Old, class Struct>
+  static Old older(const Struct& arguments) {
+    Old old;
+    std::memcpy(&old, &arguments, sizeof old);
+    old.size = sizeof old;
+    return old;
+  }
+
+  struct alignas(256) Unit {
+    char bytes[256];
+  };
+  fake::PreparedCache cache_;
+  fake::Controls& driver_ = fake::controls();
+  std::vector<Unit> workspace_;
+};
+
+cubit_gqa_decode_arguments attention() {
+  cubit_gqa_decode_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.query = arguments.key = arguments.value = g_memory.data();
+  arguments.output = g_memory.data();
+  arguments.query_strides[0] = arguments.output_strides[0] = 8 * 128;
+  arguments.query_strides[1] = arguments.output_strides[1] = 128;
+  for (auto* strides : {&arguments.key_strides, &arguments.value_strides}) {
+    (*strides)[0] = 64 * 128;
+    (*strides)[1] = (*strides)[2] = 128;
+  }
+  arguments.batch = 2;
+  arguments.kv_heads = 1;
+  arguments.max_length = 64;
+  arguments.softmax_scale = 0.1F;
+  return arguments;
+}
+
+TEST_F(ArgumentSizes, GqaDecode) {
+  const Kernel made = kernel("gqa_decode:heads_per_kv=8");
+  expect_newer(made, attention(), "cubit_gqa_decode_arguments");
+  EXPECT_EQ(launch(made, older<OldGqaDecode>(attention())), "");
+  auto windowed = older<OldGqaDecode>(attention());
+  EXPECT_THAT(launch(kernel("gqa_decode:heads_per_kv=8,window=true"), windowed), HasSubstr("window = 0"));
+}
+
+TEST_F(ArgumentSizes, KvAppend) {
+  cubit_kv_append_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.key = arguments.value = g_memory.data();
+  for (auto* strides : {&arguments.key_strides, &arguments.value_strides})
+    (*strides)[0] = (*strides)[1] = (*strides)[2] = 128;
+  arguments.cache = cache_of(128);
+  arguments.batch = arguments.tokens = 1;
+  expect_newer(kernel("kv_append"), arguments, "cubit_kv_append_arguments");
+  EXPECT_EQ(launch(kernel("kv_append"), older<OldKvAppend>(arguments)), "");
+  EXPECT_THAT(launch(kernel("kv_append:kv=int8_split"), older<OldKvAppend>(arguments)), HasSubstr("scales.key = NULL"));
+}
+
+TEST_F(ArgumentSizes, KvGather) {
+  cubit_kv_gather_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.key = arguments.value = g_memory.data();
+  for (auto* strides : {&arguments.key_strides, &arguments.value_strides})
+    (*strides)[0] = (*strides)[1] = (*strides)[2] = 128;
+  arguments.cache = cache_of(128);
+  arguments.batch = arguments.tokens = 1;
+  expect_newer(kernel("kv_gather"), arguments, "cubit_kv_gather_arguments");
+  EXPECT_EQ(launch(kernel("kv_gather"), older<OldKvGather>(arguments)), "");
+  EXPECT_THAT(launch(kernel("kv_gather:kv=int8_split"), older<OldKvGather>(arguments)), HasSubstr("scales.key = NULL"));
+}
+
+TEST_F(ArgumentSizes, Merge) {
+  cubit_merge_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.partial_outputs = g_memory.data();
+  arguments.partial_lse = reinterpret_cast<const float*>(g_memory.data());
+  arguments.output = g_memory.data() + 2048;
+  arguments.partial_output_strides[0] = arguments.partial_output_strides[1] = 128;
+  arguments.partial_output_strides[2] = arguments.output_strides[0] = arguments.output_strides[1] = 128;
+  arguments.parts = 2;
+  arguments.rows = arguments.heads = 1;
+  expect_newer(kernel("merge"), arguments, "cubit_merge_arguments");
+  EXPECT_THAT(launch(kernel("merge"), older<OldMerge>(arguments)), HasSubstr("heads = 0"));
+}
+
+TEST_F(ArgumentSizes, W4Quantize) {
+  cubit_w4_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.weights = g_memory.data();
+  arguments.qweight = arguments.qzeros = arguments.scales = g_memory.data() + 1024;
+  arguments.weight_stride = 128;
+  arguments.n = 8;
+  arguments.k = 128;
+  expect_newer(kernel("w4_quantize"), arguments, "cubit_w4_quantize_arguments");
+  EXPECT_THAT(launch(kernel("w4_quantize"), older<OldW4Quantize>(arguments)), HasSubstr("k = 0"));
+}
+
+TEST_F(ArgumentSizes, W4a16Gemm) {
+  cubit_w4a16_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = arguments.qweight = arguments.qzeros = arguments.scales = g_memory.data();
+  arguments.output = g_memory.data() + 2048;
+  arguments.activation_stride = 128;
+  arguments.output_stride = 64;
+  arguments.m = 1;
+  arguments.n = 64;
+  arguments.k = 128;
+  expect_newer(kernel("w4a16_gemm"), arguments, "cubit_w4a16_gemm_arguments");
+  EXPECT_EQ(launch(kernel("w4a16_gemm"), older<OldW4a16Gemm>(arguments)), "");
+}
+
+TEST_F(ArgumentSizes, StreamCopy) {
+  const cubit_stream_copy_arguments arguments{sizeof arguments, g_memory.data(), g_memory.data() + 2048, 256};
+  expect_newer(kernel("stream_copy"), arguments, "cubit_stream_copy_arguments");
+  const std::size_t before = driver_.launches().size();
+  EXPECT_EQ(launch(kernel("stream_copy"), older<OldStreamCopy>(arguments)), "");
+  EXPECT_THAT(driver_.launches(), SizeIs(before)) << "0 bytes: nothing is launched";
+}
+
+TEST_F(ArgumentSizes, StreamRead) {
+  auto* const sums = reinterpret_cast<std::uint32_t*>(g_memory.data());
+  const cubit_stream_read_arguments arguments{sizeof arguments, g_memory.data(), 256, sums};
+  expect_newer(kernel("stream_read"), arguments, "cubit_stream_read_arguments");
+  EXPECT_THAT(launch(kernel("stream_read"), older<OldStreamRead>(arguments)), HasSubstr("checksums = NULL"));
+}
+
+TEST_F(ArgumentSizes, WhatIsNoSizeIsRefused) {
+  auto arguments = attention();
+  const Kernel made = kernel("gqa_decode:heads_per_kv=8");
+  for (const std::size_t size : {std::size_t{0}, sizeof(std::size_t), sizeof arguments - 4, std::size_t{1} << 40}) {
+    arguments.size = size;
+    EXPECT_THAT(launch(made, arguments), HasSubstr("cubit_gqa_decode_arguments.size = " + std::to_string(size)));
+  }
+}
+
+TEST_F(ArgumentSizes, AnOlderCallersLaunchAllocatesNothingAndIsRemembered) {
+  const Kernel made = kernel("gqa_decode:heads_per_kv=8");
+  const auto arguments = older<OldGqaDecode>(attention());
+  ASSERT_EQ(launch(made, arguments), "");
+  ASSERT_EQ(launch(made, arguments), "");
+  const int maps = driver_.encoded_maps();
+  const cubit_launch where{sizeof where, nullptr, nullptr, workspace_.data(), workspace_.size() * sizeof(Unit), 0};
+  const tests::CountAllocations allocations;
+  ASSERT_EQ(cubit_kernel_launch(made.handle(), &arguments, &where), CUBIT_OK);
+  // The fake driver records each launch in a vector; a launch that allocates by itself does so every time.
+  EXPECT_LE(allocations.count(), 1);
+  EXPECT_EQ(driver_.encoded_maps(), maps);
+}
+
+}  // namespace
+}  // namespace cubit
