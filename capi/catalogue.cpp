@@ -6,6 +6,7 @@
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
 #include "codegen/architecture.hpp"
+#include "ops/argument_table.hpp"
 #include "ops/numbers.hpp"
 #include "ops/operator.hpp"
 #include "ops/user_code.hpp"
@@ -15,7 +16,39 @@
 namespace cubit::capi {
 namespace {
 
+const char* kind_name(ops::ArgumentKind kind) {
+  switch (kind) {
+    case ops::ArgumentKind::input:
+      return "input";
+    case ops::ArgumentKind::output:
+      return "output";
+    case ops::ArgumentKind::updated:
+      return "updated";
+    case ops::ArgumentKind::number:
+      return "number";
+  }
+  return "";
+}
+
+Json argument_json(const ops::Argument& argument) {
+  Json shapes = Json::array();
+  for (const ops::ShapeRule& rule : argument.shapes) shapes.push_back({{"when", rule.when}, {"shape", rule.shape}});
+  return {{"name", argument.name},
+          {"kind", kind_name(argument.kind)},
+          {"types", argument.types},
+          {"shapes", std::move(shapes)},
+          {"when", argument.when},
+          {"optional", argument.presence == ops::Presence::optional},
+          {"default", argument.standard},
+          {"member", argument.member.name},
+          {"offset", argument.member.offset},
+          {"bytes", argument.member.bytes},
+          {"meaning", argument.meaning}};
+}
+
 Json operator_json(const ops::Operator& op) {
+  Json arguments = Json::array();
+  for (const ops::Argument& argument : op.arguments().arguments) arguments.push_back(argument_json(argument));
   Json fields = Json::array();
   for (const ops::FieldHelp& field : op.fields()) {
     fields.push_back(
@@ -24,7 +57,9 @@ Json operator_json(const ops::Operator& op) {
   return {{"name", op.name()},
           {"summary", op.summary()},
           {"fields", std::move(fields)},
-          {"tensors", op.tensors_help()},
+          {"tensors", ops::arguments_help(op.arguments())},
+          {"struct", {{"name", op.arguments().struct_name}, {"bytes", op.arguments().bytes}}},
+          {"arguments", std::move(arguments)},
           {"suggest", op.suggest_help()}};
 }
 

@@ -32,13 +32,13 @@ void require_type(const Tensor& tensor, std::string_view type) {
   reject(fmt::format("tensor {} of type {}", tensor.name, tensor.type), fmt::format("it must be {}", type));
 }
 
-void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions) {
+void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, std::string_view dimensions) {
   if (tensor.shape == shape) return;
   reject(shape_text(tensor), fmt::format("it must have the dimensions {}", dimensions),
          fmt::format("accepted beside the other tensors: [{}]", fmt::join(shape, ", ")));
 }
 
-void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions) {
+void require_rank(const Tensor& tensor, std::size_t rank, std::string_view dimensions) {
   if (tensor.shape.size() == rank) return;
   reject(shape_text(tensor), fmt::format("it must have the dimensions {}", dimensions));
 }
@@ -49,6 +49,11 @@ void require_names(std::span<const Tensor> inputs, std::span<const std::string_v
     reject(fmt::format("tensor {}", input.name), fmt::format("{} has no such input", op),
            fmt::format("accepted: {}", fmt::join(accepted, ", ")));
   }
+}
+
+std::string dimensions_of(const ArgumentTable& table, std::span<const FieldHelp> fields, std::string_view descriptor,
+                          std::string_view name) {
+  return std::string(shape_of(*table.find(name), FieldValues(fields, descriptor)));
 }
 
 void require_element(const Tensor& tensor, Element element, std::string_view field) {

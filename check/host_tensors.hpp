@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check/problem.hpp"
+#include "ops/argument_table.hpp"
 #include "ops/element/element.hpp"
 
 namespace cubit::check {
@@ -21,13 +22,18 @@ std::string shape_text(const Tensor& tensor);  ///< "tensor query [2, 16, 128]"
 Tensor dense(std::string name, std::string_view type, std::vector<std::int64_t> shape, void* data);
 /// These checks throw Failure(invalid_argument). `dimensions` names the dimensions of a shape for the error.
 void require_type(const Tensor& tensor, std::string_view type);
-void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, const char* dimensions);
-void require_rank(const Tensor& tensor, std::size_t rank, const char* dimensions);
+void require_shape(const Tensor& tensor, const std::vector<std::int64_t>& shape, std::string_view dimensions);
+void require_rank(const Tensor& tensor, std::size_t rank, std::string_view dimensions);
 /// Checks the type of a 16-bit tensor whose element is the descriptor's field `field`. The error says which value of
 /// the field accepts the tensor.
 void require_element(const Tensor& tensor, Element element, std::string_view field);
 /// Checks that every input has an accepted name. `op` names the operator in the error.
 void require_names(std::span<const Tensor> inputs, std::span<const std::string_view> accepted, const char* op);
+
+/// The dimensions of the tensor `name` in the operator's argument table, for errors: "[batch, tokens]". `descriptor`
+/// has these fields and this canonical text.
+std::string dimensions_of(const ArgumentTable& table, std::span<const FieldHelp> fields, std::string_view descriptor,
+                          std::string_view name);
 
 /// A problem's own copies of tensors, found by name.
 class Tensors {

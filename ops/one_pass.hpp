@@ -20,11 +20,16 @@ codegen::KernelSource make_source(const std::string& descriptor, const char* nam
 class OnePassSpecialisation final : public Specialisation {
  public:
   using Encode = std::function<Launch(const void* arguments, const runtime::DeviceFacts& device)>;
-  OnePassSpecialisation(codegen::KernelSource source, PlanReport report, Encode encode)
-      : source_(std::move(source)), report_(std::move(report)), encode_(std::move(encode)) {}
+  /// `argument_bytes`: sizeof the operator's public argument struct.
+  OnePassSpecialisation(codegen::KernelSource source, PlanReport report, std::size_t argument_bytes, Encode encode)
+      : source_(std::move(source)),
+        report_(std::move(report)),
+        argument_bytes_(argument_bytes),
+        encode_(std::move(encode)) {}
 
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
+  std::size_t argument_bytes() const override { return argument_bytes_; }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
   Launch encode(const void* arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
     return encode_(arguments, device);
@@ -33,6 +38,7 @@ class OnePassSpecialisation final : public Specialisation {
  private:
   codegen::KernelSource source_;
   PlanReport report_;
+  std::size_t argument_bytes_;
   Encode encode_;
 };
 

@@ -93,6 +93,8 @@ void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made
 
 inline constexpr std::size_t kMostRepeatableBytes = 512;
 
+struct ArgumentTable;  // ops/argument_table.hpp
+
 /// An operator with its descriptor and architecture fixed. Immutable, thread-safe.
 class Specialisation {
  public:
@@ -105,8 +107,10 @@ class Specialisation {
   virtual std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const = 0;
   virtual Launch encode(const void* arguments, void* workspace, std::size_t workspace_bytes,
                         const runtime::DeviceFacts& device) const = 0;
-  /// sizeof of the public argument struct, a multiple of 8 and at most kMostRepeatableBytes, where encode() costs more
-  /// than to look for one like it: it must not read what arguments point to. 0: launches are made anew each time.
+  /// sizeof the public argument struct: a multiple of 8, at most kMostRepeatableBytes.
+  virtual std::size_t argument_bytes() const = 0;
+  /// argument_bytes() if a launch that comes again, byte for byte, need not be encoded again: encode() must then depend
+  /// on nothing but its parameters, and must cost more than a look-up. 0: every launch is encoded.
   virtual std::size_t repeatable_bytes() const { return 0; }
 };
 
@@ -124,7 +128,8 @@ class Operator {
   virtual std::string_view name() const = 0;
   virtual std::string_view summary() const = 0;
   virtual std::vector<FieldHelp> fields() const = 0;
-  virtual std::string tensors_help() const = 0;            ///< one line per input and output
+  /// Every tensor and number of a launch.
+  virtual const ArgumentTable& arguments() const = 0;
   virtual std::string suggest_help() const { return ""; }  ///< what `suggest` chooses, and by which sizes
 
   /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/argument_table.hpp"
 #include "ops/fields.hpp"
 #include "ops/operator.hpp"
 
@@ -31,7 +32,7 @@ void require_stream_bytes(std::int64_t bytes);
 struct StreamTexts {
   std::string_view name;
   std::string_view summary;
-  std::string_view tensors;  ///< see Operator::tensors_help
+  const ArgumentTable& arguments;
 };
 
 /// `OfDescriptor`: a Specialisation, made from a StreamDescriptor and an architecture.
@@ -43,7 +44,7 @@ class StreamOperator final : public Operator {
   std::string_view name() const override { return texts_.name; }
   std::string_view summary() const override { return texts_.summary; }
   std::vector<FieldHelp> fields() const override { return {stream_fields()[0].help}; }
-  std::string tensors_help() const override { return std::string(texts_.tensors); }
+  const ArgumentTable& arguments() const override { return texts_.arguments; }
   std::string canonical(std::string_view text) const override {
     return stream_text(texts_.name, parse_fields(text, stream_fields()));
   }

@@ -1,9 +1,7 @@
 // Makes a problem of gqa_decode from tensors and numbers by name.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 #include "check/gqa_decode/problem.hpp"
@@ -56,21 +54,14 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("number {}", name), fmt::format("{} has no such launch argument", descriptor.text()),
            fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
   }
-  constexpr std::string_view kNames[] = {
-      "query", "key",   "value", "lengths",  kv_cache::kScaleNames[0], kv_cache::kScaleNames[1], "page_table",
-      "mask",  kSlopes, kSinks,  kParameters};
-  constexpr std::size_t kNeeded = 3;
-  for (const Tensor& input : inputs) {
-    if (std::find(std::begin(kNames), std::end(kNames), input.name) != std::end(kNames)) continue;
-    reject(fmt::format("tensor {}", input.name), "gqa_decode has no such input",
-           "accepted: query, key, value, optionally lengths; key_scale and value_scale where the format has them, "
-           "page_table where cache=paged, mask where mask=tree; alibi_slopes, sinks and score_parameters where the "
-           "descriptor asks for them");
-  }
+  const ArgumentTable& table = ops::gqa_decode::arguments();
+  require_names(inputs, table.input_names(), "gqa_decode");
   Tensors taken;
-  for (const std::string_view name : kNames) {
-    if (taken.take(inputs, name) || std::find(kNames, kNames + kNeeded, name) == kNames + kNeeded) continue;
-    reject(fmt::format("tensors without {}", name), "gqa_decode needs query, key and value");
+  for (const Argument& argument : table.arguments) {
+    if (argument.kind != ArgumentKind::input) continue;
+    const bool is_always_needed = argument.when.empty() && argument.presence == Presence::needed;
+    if (taken.take(inputs, argument.name) || !is_always_needed) continue;
+    reject(fmt::format("tensors without {}", argument.name), "gqa_decode needs query, key and value");
   }
   return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
 }

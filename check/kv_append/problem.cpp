@@ -18,10 +18,9 @@ using kv_cache::kCacheNames;
 using kv_cache::kRowNames;
 using kv_cache::kScaleNames;
 
-/// The names of the dimensions of the new keys (0) or values (1).
-const char* dimensions_of(const KvAppend& descriptor, std::size_t which) {
-  return which == 1 && descriptor.value_dim != 0 ? "[batch, tokens, kv_heads, value_dim]"
-                                                 : "[batch, tokens, kv_heads, head_dim]";
+/// The names of a tensor's dimensions, from the argument table.
+std::string dimensions_of(const KvAppend& descriptor, std::string_view name) {
+  return check::dimensions_of(ops::kv_append::arguments(), help_of(fields()), descriptor.text(), name);
 }
 
 class KvAppendProblem final : public kv_cache::RowsProblem {
@@ -120,7 +119,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
   void check_rows() const {
     for (const std::size_t which : {0, 1}) {
       const Tensor& tensor = *inputs_.find(kRowNames[which]);
-      const char* const dimensions = dimensions_of(descriptor_, which);
+      const std::string dimensions = dimensions_of(descriptor_, kRowNames[which]);
       const int channels = formats_[which].head_dim;
       require_element(tensor, descriptor_.input, "input");
       if (tensor.shape.size() != 4) require_shape(tensor, {1, 1, 1, channels}, dimensions);
@@ -129,9 +128,9 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     check_kv_heads(key().shape[2]);
     kv_cache::require_most("sequences", batch());
     kv_cache::require_most("new tokens", tokens());
-    check_numbers("lengths", {batch()}, "[batch]");
-    check_numbers("counts", {batch()}, "[batch]");
-    check_numbers("positions", {batch(), tokens()}, "[batch, tokens]");
+    check_numbers("lengths", {batch()}, dimensions_of(descriptor_, "lengths"));
+    check_numbers("counts", {batch()}, dimensions_of(descriptor_, "counts"));
+    check_numbers("positions", {batch(), tokens()}, dimensions_of(descriptor_, "positions"));
   }
 
   void check_positions() const {
@@ -290,10 +289,7 @@ std::unique_ptr<Problem> make_problem_of(const KvAppend& descriptor, Tensors inp
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvAppend descriptor = parse(text);
-  constexpr std::string_view kNames[] = {"key",       "value",       "lengths",      "positions",
-                                         "counts",    "cosines",     "sines",        "page_table",
-                                         "key_scale", "value_scale", kCacheNames[0], kCacheNames[1]};
-  require_names(inputs, kNames, "kv_append");
+  require_names(inputs, ops::kv_append::arguments().input_names(), "kv_append");
   CacheNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (launch.set(descriptor.cache, name, value)) continue;
@@ -301,11 +297,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
            fmt::format("accepted: {}", CacheNumbers::names(descriptor.cache)));
   }
   Tensors taken;
-  for (const std::string_view name : std::span(kNames).first(8)) taken.take(inputs, name);
+  for (const Argument& argument : ops::kv_append::arguments().arguments) {
+    if (argument.kind == ArgumentKind::input) taken.take(inputs, argument.name);
+  }
   for (const std::size_t which : {0, 1}) {
     if (taken.find(kRowNames[which]) != nullptr) continue;
     reject(fmt::format("tensors without {}", kRowNames[which]), "kv_append needs key and value",
-           fmt::format("give both, {}", dimensions_of(descriptor, which)));
+           fmt::format("give both, {}", dimensions_of(descriptor, kRowNames[which])));
   }
   // Scales that a launch computes are outputs; other scales are inputs.
   std::vector<const char*> written = {kCacheNames[0], kCacheNames[1]};

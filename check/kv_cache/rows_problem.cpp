@@ -51,7 +51,7 @@ std::size_t RowsProblem::bytes_of(std::initializer_list<const char*> names) cons
 }
 
 void RowsProblem::check_numbers(const char* name, const std::vector<std::int64_t>& shape,
-                                const char* dimensions) const {
+                                std::string_view dimensions) const {
   const Tensor* tensor = inputs_.find(name);
   if (tensor == nullptr) return;
   require_type(*tensor, "I32");

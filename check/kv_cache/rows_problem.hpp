@@ -29,7 +29,7 @@ class RowsProblem : public Problem {
   std::int64_t number(const char* name, std::int64_t index, std::int64_t standard) const;
   std::size_t bytes_of(std::initializer_list<const char*> names) const;
   /// These checks throw Failure(invalid_argument).
-  void check_numbers(const char* name, const std::vector<std::int64_t>& shape, const char* dimensions) const;
+  void check_numbers(const char* name, const std::vector<std::int64_t>& shape, std::string_view dimensions) const;
   void check_caches(const Tensors& caches) const;
   void check_scales(
       const Tensors& scales);  ///< checks that scales are given exactly if the format has a tensor of scales

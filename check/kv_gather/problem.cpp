@@ -101,8 +101,8 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
     check_caches(inputs_);
     check_scales(inputs_);
     check_kv_heads(shape_.kv_heads);
-    check_numbers("from", {shape_.batch}, "[batch]");
-    check_numbers("to", {shape_.batch}, "[batch]");
+    check_numbers("from", {shape_.batch}, dimensions_of("from"));
+    check_numbers("to", {shape_.batch}, dimensions_of("to"));
   }
 
   std::vector<char> reference(std::size_t which) const override {
@@ -126,6 +126,10 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
       }
     });
     return expected;
+  }
+
+  std::string dimensions_of(std::string_view name) const {
+    return check::dimensions_of(ops::kv_gather::arguments(), help_of(fields()), descriptor_.text(), name);
   }
 
   KvGather descriptor_;
@@ -168,9 +172,8 @@ void add_ends(Tensors& tensors, const kv_cache::RowSizes& sizes, Random& random)
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const KvGather descriptor = parse(text);
-  constexpr std::string_view kNames[] = {kCacheNames[0], kCacheNames[1], kScaleNames[0], kScaleNames[1],
-                                         "from",         "to",           "page_table"};
-  require_names(inputs, kNames, "kv_gather");
+  const std::vector<std::string_view> names = ops::kv_gather::arguments().input_names();
+  require_names(inputs, names, "kv_gather");
   LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (name == "tokens") {
@@ -181,7 +184,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     }
   }
   Tensors taken;
-  for (const std::string_view name : kNames) taken.take(inputs, name);
+  for (const std::string_view name : names) taken.take(inputs, name);
   for (const char* name : kCacheNames) {
     if (taken.find(name) != nullptr) continue;
     reject(fmt::format("tensors without {}", name), "kv_gather needs key_cache and value_cache", "give both");

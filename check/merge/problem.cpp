@@ -45,6 +45,11 @@ double tolerance_of(const Merge& descriptor) {
   return descriptor.head_dim < 64 ? 4e-3 : 3e-3;
 }
 
+/// The names of a tensor's dimensions, from the argument table.
+std::string_view dimensions_of(std::string_view name) {
+  return ops::merge::arguments().find(name)->shapes.front().shape;
+}
+
 class MergeProblem final : public Problem {
  public:
   /// Checks all tensors. Throws Failure(invalid_argument).
@@ -123,17 +128,17 @@ class MergeProblem final : public Problem {
     const std::vector<std::int64_t>& shape = outputs.shape;
     if (shape.size() < 3) {
       reject(fmt::format("tensor {} [{}]", kOutputs, fmt::join(shape, ", ")),
-             "it must have the dimensions [parts, ..., heads, head_dim]");
+             fmt::format("it must have the dimensions {}", dimensions_of(kOutputs)));
     }
     std::vector<std::int64_t> expected = shape;
     expected.back() = descriptor_.head_dim;
-    require_shape(outputs, expected, "[parts, ..., heads, head_dim]");
+    require_shape(outputs, expected, dimensions_of(kOutputs));
     parts_ = shape[0];
     heads_ = shape[shape.size() - 2];
     rows_ = 1;
     for (std::size_t i = 1; i + 2 < shape.size(); ++i) rows_ *= shape[i];
     check_sizes(descriptor_, parts_, rows_, heads_);
-    require_shape(*inputs_.find(kLse), {shape.begin(), shape.end() - 1}, "[parts, ..., heads]");
+    require_shape(*inputs_.find(kLse), {shape.begin(), shape.end() - 1}, dimensions_of(kLse));
   }
 
   /// The error of one head of one row, in the norm of Problem::compare, or the error of its log-sum-exp scaled to the
@@ -244,15 +249,15 @@ float random_lse(const Sizes& sizes, std::int64_t part, std::int64_t item, Rando
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const Merge descriptor = parse(text);
-  constexpr std::string_view kNames[] = {kOutputs, kLse};
-  require_names(inputs, kNames, "merge");
+  const std::vector<std::string_view> names = ops::merge::arguments().input_names();
+  require_names(inputs, names, "merge");
   bool with_lse = false;
   for (const auto& [name, value] : numbers) {
     if (name != "lse") reject(fmt::format("number {}", name), "merge has no such launch argument", "accepted: lse");
     with_lse = whole_number(name, value, 0, 1) != 0;
   }
   Tensors taken;
-  for (const std::string_view name : kNames) {
+  for (const std::string_view name : names) {
     if (taken.take(inputs, name)) continue;
     reject(fmt::format("tensors without {}", name), "merge needs partial_outputs and partial_lse", "give both");
   }

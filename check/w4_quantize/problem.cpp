@@ -132,8 +132,7 @@ class QuantizeProblem final : public Problem {
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
   const W4Quantize descriptor = parse(text);
-  constexpr std::string_view kNames[] = {"weights"};
-  require_names(inputs, kNames, "w4_quantize");
+  require_names(inputs, ops::w4_quantize::arguments().input_names(), "w4_quantize");
   bool with_errors = true;
   for (const auto& [name, value] : numbers) {
     if (name != "errors")
@@ -141,7 +140,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     with_errors = whole_number(name, value, 0, 1) != 0;
   }
   Tensors taken;
-  if (!taken.take(inputs, kNames[0])) {
+  if (!taken.take(inputs, "weights")) {
     reject("tensors without weights", "w4_quantize needs them", "give weights [n, k], as a linear layer has them");
   }
   return std::make_unique<QuantizeProblem>(descriptor, std::move(taken), with_errors);

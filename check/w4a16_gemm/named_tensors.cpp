@@ -138,11 +138,12 @@ std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const s
 }
 
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
-  std::vector<std::string_view> names = {"activations", "qweight", "scales"};
-  if (stores_zeros(descriptor)) names.emplace_back("qzeros");
-  if (descriptor.activation_order) names.emplace_back("g_idx");
-  if (descriptor.bias) names.emplace_back("bias");
-  if (descriptor.residual) names.emplace_back("residual");
+  const std::vector<FieldHelp> fields = help_of(ops::w4a16_gemm::fields());
+  const std::string text = descriptor.text();
+  std::vector<std::string_view> names;
+  for (const Argument& argument : ops::w4a16_gemm::arguments().arguments) {
+    if (argument.kind == ArgumentKind::input && holds(argument.when, {fields, text})) names.push_back(argument.name);
+  }
   return names;
 }
 

@@ -8,7 +8,10 @@
  *   - Handles are opaque. The comment at each handle type says whether a handle has one owner or is counted.
  *   - Passing NULL to a *_release function does nothing. Every other pointer may be NULL only where its comment says
  *     so; an unexpected NULL gives CUBIT_INVALID_ARGUMENT.
- *   - A struct that may grow starts with `size`. The caller sets `size` to the sizeof that its compiler saw.
+ *   - A struct that may grow starts with `size`. The caller sets `size` to the sizeof that its compiler saw. A smaller
+ *     `size` comes from an older caller: the missing members are zero, which is their default. A larger `size` is an
+ *     error, with one exception: an operator's argument struct may be larger, from a newer caller, if all bytes that
+ *     this library does not know are zero and `size` is at most 4096.
  *   - Strings are UTF-8. The library owns every `const char*` result. The comment at each function says whether the
  *     text lives as long as its handle or until this thread's next call that returns a string.
  *   - Sizes are in bytes, strides in elements and times in milliseconds.
@@ -77,8 +80,17 @@ CUBIT_API int cubit_version(void);
 
 /* ---- operators and architectures (JSON text, owned by the library until this thread's next string result) ------ */
 
-/* Lists all operators as JSON: [{name, summary, fields: [{name, accepts, default, meaning}], tensors, suggest}].
- * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators. */
+/* Lists all operators as JSON: [{name, summary, fields: [{name, accepts, default, meaning}], tensors, struct: {name,
+ * bytes}, arguments: [{name, kind, types, shapes: [{when, shape}], when, optional, default, member, offset, bytes,
+ * meaning}], suggest}].
+ *
+ * `arguments` is the table of the operator's argument struct, and `tensors` is the same table as text. `kind` is "input",
+ * "output", "updated" (a tensor that is written in part) or "number". `types` are types of safetensors, or the C type of
+ * a number. A shape names its sizes; the first shape whose condition `when` holds counts. The `when` of an argument says
+ * which descriptors take the argument: "" means all, others are "cache=paged" or "rotary=interleaved|half_split".
+ * `member`, `offset` and `bytes` describe the member of the struct. cubit_check_operators in <cubit/check.h> lists the
+ * made-up data and the benchmark cases of operators.
+ */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm, …}]. `usual`
  * marks the architectures to compile for when the target devices are not known. */

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/argument_table.hpp"
 #include "ops/element/element.hpp"
 #include "ops/fields.hpp"
 #include "ops/kv_cache/row_format.hpp"
@@ -17,6 +18,9 @@ namespace cubit::ops {
 const Operator& gqa_decode_operator();
 
 namespace gqa_decode {
+
+/// The tensors and numbers of a launch.
+const ArgumentTable& arguments();
 
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<GqaDecode>>& fields();

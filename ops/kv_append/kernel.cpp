@@ -44,9 +44,6 @@ int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architect
 
 void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
   if (descriptor.rotary == Rotary::none) {
-    constexpr const char* kRotates = "rotary=interleaved or rotary=half_split";
-    require_absent(arguments.cosines, "cosines", kRotates);
-    require_absent(arguments.sines, "sines", kRotates);
     require_argument(arguments.rotary_dim == 0, "rotary_dim", "it must be 0, for the descriptor has rotary=none",
                      arguments.rotary_dim);
     return;
@@ -54,8 +51,6 @@ void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
   require_argument(
       arguments.rotary_dim >= 16 && arguments.rotary_dim % 16 == 0 && arguments.rotary_dim <= descriptor.head_dim,
       "rotary_dim", "it must be a multiple of 16 from 16 to head_dim", arguments.rotary_dim);
-  require_pointer(arguments.cosines != nullptr || arguments.cache.max_length == 0, "cosines");
-  require_pointer(arguments.sines != nullptr || arguments.cache.max_length == 0, "sines");
   require_alignment("cosines", arguments.cosines, &arguments.rotary_stride, 1, 4, 16);
   require_alignment("sines", arguments.sines, &arguments.rotary_stride, 1, 4, 16);
 }
@@ -93,7 +88,8 @@ void check_written(const kv_cache::CacheFormats& formats, const Arguments& argum
     kv_cache::check_apart("scales.value_strides", scales.value_strides, extents, formats.value.groups);
 }
 
-void check_tensors(const KvAppend& descriptor, const Arguments& arguments) {
+void check_tensors(const KvAppend& descriptor, const PointerChecks& pointers, const Arguments& arguments) {
+  pointers.check(&arguments);
   kv_cache::check_dense_rows(arguments);
   require_alignment("lengths", arguments.lengths, nullptr, 0, 4, 4);
   require_alignment("positions", arguments.positions, nullptr, 0, 4, 4);
@@ -201,7 +197,8 @@ PlanReport make_report(const KvAppend& descriptor) {
   return report;
 }
 
-Launch encode(const KvAppend& descriptor, const void* public_arguments, const runtime::DeviceFacts& device) {
+Launch encode(const KvAppend& descriptor, const PointerChecks& pointers, const void* public_arguments,
+              const runtime::DeviceFacts& device) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_append_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
   if (rows == 0) {
@@ -209,7 +206,7 @@ Launch encode(const KvAppend& descriptor, const void* public_arguments, const ru
     nothing.empty = true;
     return nothing;
   }
-  check_tensors(descriptor, arguments);
+  check_tensors(descriptor, pointers, arguments);
   const KvAppendArguments parameters = kernel_arguments(descriptor, arguments, rows, device);
   return kv_cache::launch_rows(parameters, parameters.rows, kv_cache::formats_of(descriptor));
 }

@@ -3,6 +3,7 @@
 
 #include <cubit/kv_append.hpp>
 
+#include "ops/argument_table.hpp"
 #include "ops/kv_cache/kv_cache.hpp"
 #include "ops/operator.hpp"
 
@@ -12,6 +13,9 @@ const Operator& kv_append_operator();
 
 namespace kv_append {
 
+/// The tensors and numbers of a launch.
+const ArgumentTable& arguments();
+
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<KvAppend>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
@@ -19,8 +23,9 @@ KvAppend parse(std::string_view text);
 
 codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const KvAppend& descriptor);
-/// Throws Failure(invalid_argument) for what <cubit/kv_append.h> rules out.
-Launch encode(const KvAppend& descriptor, const void* public_arguments, const runtime::DeviceFacts& device);
+/// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/kv_append.h> rules out.
+Launch encode(const KvAppend& descriptor, const PointerChecks& pointers, const void* public_arguments,
+              const runtime::DeviceFacts& device);
 
 }  // namespace kv_append
 }  // namespace cubit::ops

@@ -96,8 +96,6 @@ std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing ad
 
 void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache) {
   require_argument(cache.max_length >= 0, "cache.max_length", "it must not be negative", cache.max_length);
-  require_pointer(cache.key != nullptr || cache.max_length == 0, "cache.key");
-  require_pointer(cache.value != nullptr || cache.max_length == 0, "cache.value");
   require_alignment("cache.key", cache.key, cache.key_strides, 3, formats.key.element_bytes(), formats.key.alignment());
   require_alignment("cache.value", cache.value, cache.value_strides, 3, formats.value.element_bytes(),
                     formats.value.alignment());
@@ -106,13 +104,11 @@ void check_cache(const CacheFormats& formats, KvAddressing addressing, const cub
                      cache.page_size);
     require_argument(cache.pages == 0, "cache.pages", "it must be 0, for the descriptor has cache=contiguous",
                      cache.pages);
-    require_absent(cache.page_table, "cache.page_table", "cache=paged");
     return;
   }
   require_argument(cache.page_size >= 1 && cache.page_size <= 256, "cache.page_size", "it must be from 1 to 256",
                    cache.page_size);
   require_argument(cache.pages >= 0, "cache.pages", "it must not be negative", cache.pages);
-  require_pointer(cache.page_table != nullptr || cache.max_length == 0, "cache.page_table");
   require_alignment("cache.page_table", cache.page_table, &cache.page_table_stride, 1, 4, 4);
 }
 

@@ -64,13 +64,12 @@ Launch launch_rows(const Parameters& parameters, std::uint32_t rows, const Cache
 /// The rows of 16-bit values that a launch reads or writes beside the cache. Throws Failure(invalid_argument).
 template <class Arguments>
 void check_dense_rows(const Arguments& arguments) {
-  require_pointer(arguments.key != nullptr, "key");
-  require_pointer(arguments.value != nullptr, "value");
   require_alignment("key", arguments.key, arguments.key_strides, 3, 2, 16);
   require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
 }
 
-/// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out.
+/// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out. PointerChecks has checked the pointers but
+/// for scales.
 void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache);
 void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed);
 /// Of rows or scales that a launch writes, by sequence or page, token and KV head: that none overwrites another.

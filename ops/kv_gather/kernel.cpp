@@ -15,7 +15,8 @@ std::vector<Field<KvGather>> make_fields() {
   return table;
 }
 
-void check_tensors(const KvGather& descriptor, const Arguments& arguments) {
+void check_tensors(const KvGather& descriptor, const PointerChecks& pointers, const Arguments& arguments) {
+  pointers.check(&arguments);
   kv_cache::check_dense_rows(arguments);
   require_alignment("from", arguments.from, nullptr, 0, 4, 4);
   require_alignment("to", arguments.to, nullptr, 0, 4, 4);
@@ -70,7 +71,7 @@ PlanReport make_report(const KvGather& descriptor) {
   return report;
 }
 
-Launch encode(const KvGather& descriptor, const void* public_arguments) {
+Launch encode(const KvGather& descriptor, const PointerChecks& pointers, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_kv_gather_arguments");
   const std::uint32_t rows = kv_cache::count_rows(arguments.batch, arguments.tokens, arguments.cache.kv_heads);
   if (rows == 0) {
@@ -78,7 +79,7 @@ Launch encode(const KvGather& descriptor, const void* public_arguments) {
     nothing.empty = true;
     return nothing;
   }
-  check_tensors(descriptor, arguments);
+  check_tensors(descriptor, pointers, arguments);
   return kv_cache::launch_rows(kernel_arguments(descriptor, arguments, rows), rows, kv_cache::formats_of(descriptor));
 }
 

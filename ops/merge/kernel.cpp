@@ -51,7 +51,6 @@ int thread_bytes(const Merge& descriptor, MergeElement element) {
 /// Of rows of channels: pointer and strides as their loads and stores need them.
 void check_rows(const Merge& descriptor, const char* name, const void* data, const std::int64_t* strides, int count,
                 MergeElement element) {
-  require_pointer(data != nullptr, name);
   require_alignment(name, data, strides, count, element_bytes(element), thread_bytes(descriptor, element));
 }
 
@@ -75,11 +74,11 @@ void check_part_as_output(const Merge& descriptor, const Arguments& arguments) {
       "accepted: a part as the output where both have the same type and strides, else tensors that lie apart");
 }
 
-void check_tensors(const Merge& descriptor, const Arguments& arguments) {
+void check_tensors(const Merge& descriptor, const PointerChecks& pointers, const Arguments& arguments) {
+  pointers.check(&arguments);
   check_rows(descriptor, "partial_outputs", arguments.partial_outputs, arguments.partial_output_strides, 3,
              descriptor.input);
   check_rows(descriptor, "output", arguments.output, arguments.output_strides, 2, descriptor.output);
-  require_pointer(arguments.partial_lse != nullptr, "partial_lse");
   require_alignment("partial_lse", arguments.partial_lse, arguments.partial_lse_strides, 3, 4, 4);
   check_apart("output_strides", arguments.output_strides, arguments, descriptor.head_dim);
   check_part_as_output(descriptor, arguments);
@@ -165,13 +164,13 @@ PlanReport make_report(const Merge& descriptor) {
   return report;
 }
 
-Launch encode(const Merge& descriptor, const void* public_arguments) {
+Launch encode(const Merge& descriptor, const PointerChecks& pointers, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_merge_arguments");
   check_sizes(descriptor, arguments.parts, arguments.rows, arguments.heads);
   Launch launch;
   launch.empty = arguments.rows == 0;
   if (launch.empty) return launch;
-  check_tensors(descriptor, arguments);
+  check_tensors(descriptor, pointers, arguments);
   const MergeArguments parameters = kernel_arguments(descriptor, arguments);
   launch.shape = {{(parameters.items + kThreads - 1) / kThreads, 1, 1}, kThreads, 0};
   launch.parameter_bytes = sizeof parameters;

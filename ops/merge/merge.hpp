@@ -4,6 +4,7 @@
 
 #include <cubit/merge.hpp>
 
+#include "ops/argument_table.hpp"
 #include "ops/fields.hpp"
 #include "ops/operator.hpp"
 
@@ -12,6 +13,9 @@ namespace cubit::ops {
 const Operator& merge_operator();
 
 namespace merge {
+
+/// The tensors and numbers of a launch.
+const ArgumentTable& arguments();
 
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<Merge>>& fields();
@@ -24,8 +28,8 @@ int thread_channels(const Merge& descriptor);        ///< of a head that a threa
 
 codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const Merge& descriptor);
-/// Throws Failure(invalid_argument) for what <cubit/merge.h> rules out.
-Launch encode(const Merge& descriptor, const void* public_arguments);
+/// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/merge.h> rules out.
+Launch encode(const Merge& descriptor, const PointerChecks& pointers, const void* public_arguments);
 
 /// What <cubit/merge.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
 void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads);

@@ -1,5 +1,5 @@
 // The operator's face: what the registry, the command line and `explain` see. And what `cubit bench merge` measures.
-#include <fmt/format.h>
+#include <cubit/merge.h>
 
 #include "ops/merge/merge.hpp"
 #include "ops/one_pass.hpp"
@@ -14,21 +14,16 @@ class MergeOperator final : public Operator {
     return "partial results of attention, each over keys of its own, merged by their log-sum-exp";
   }
   std::vector<FieldHelp> fields() const override { return help_of(merge::fields()); }
-  std::string tensors_help() const override {
-    return "partial_outputs [parts, ..., heads, head_dim] BF16, F16 or F32: any dimensions of queries between\n"
-           "partial_lse [parts, ..., heads] F32: natural logarithms; -inf: an empty part\n"
-           "output [..., heads, head_dim]\n"
-           "lse [..., heads] F32 (where lse=1)\n"
-           "numbers: lse (0 or 1; default 0)";
-  }
+  const ArgumentTable& arguments() const override { return merge::arguments(); }
   std::string canonical(std::string_view text) const override { return merge::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
     const Merge descriptor = merge::parse(text);
     return std::make_shared<one_pass::OnePassSpecialisation>(
-        merge::make_source(descriptor, architecture), merge::make_report(descriptor),
-        [descriptor](const void* arguments, const runtime::DeviceFacts&) {
-          return merge::encode(descriptor, arguments);
+        merge::make_source(descriptor, architecture), merge::make_report(descriptor), sizeof(cubit_merge_arguments),
+        [descriptor, pointers = PointerChecks(arguments(), fields(), descriptor.text())](const void* arguments,
+                                                                                         const runtime::DeviceFacts&) {
+          return merge::encode(descriptor, pointers, arguments);
         });
   }
 };

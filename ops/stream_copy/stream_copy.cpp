@@ -20,16 +20,17 @@ class StreamCopySpecialisation final : public Specialisation {
   StreamCopySpecialisation(const StreamDescriptor& descriptor, const codegen::Architecture& architecture)
       : descriptor_(descriptor),
         source_(stream_source(kName, descriptor, architecture)),
-        report_(stream_report(kName, descriptor, "4 copies of 16 bytes")) {}
+        report_(stream_report(kName, descriptor, "4 copies of 16 bytes")),
+        pointers_(stream_copy_arguments(), {}, "") {}
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
+  std::size_t argument_bytes() const override { return sizeof(cubit_stream_copy_arguments); }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
   Launch encode(const void* public_arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
     const auto& arguments =
         checked_arguments<cubit_stream_copy_arguments>(public_arguments, "cubit_stream_copy_arguments");
     require_stream_bytes(arguments.bytes);
-    require_pointer(arguments.source != nullptr || arguments.bytes == 0, "source");
-    require_pointer(arguments.destination != nullptr || arguments.bytes == 0, "destination");
+    pointers_.check(&arguments);
     require_alignment("source", arguments.source, nullptr, 0, 1, 16);
     require_alignment("destination", arguments.destination, nullptr, 0, 1, 16);
     Launch launch;
@@ -46,14 +47,14 @@ class StreamCopySpecialisation final : public Specialisation {
   StreamDescriptor descriptor_;
   codegen::KernelSource source_;
   PlanReport report_;
+  PointerChecks pointers_;
 };
 
 }  // namespace
 
 const Operator& stream_copy_operator() {
   static const StreamOperator<StreamCopySpecialisation> instance(
-      {kName, "a plain copy of a buffer: the floor of kernels that write as they read",
-       "source [bytes] U8, a multiple of 16\ndestination [bytes] U8"});
+      {kName, "a plain copy of a buffer: the floor of kernels that write as they read", stream_copy_arguments()});
   return instance;
 }
 

@@ -2,10 +2,13 @@
 // read.
 #pragma once
 
+#include "ops/argument_table.hpp"
 #include "ops/operator.hpp"
 
 namespace cubit::ops {
 
 const Operator& stream_copy_operator();
+/// The tensors and numbers of a launch.
+const ArgumentTable& stream_copy_arguments();
 
 }  // namespace cubit::ops

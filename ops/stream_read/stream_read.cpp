@@ -22,16 +22,17 @@ class StreamReadSpecialisation final : public Specialisation {
   StreamReadSpecialisation(const StreamDescriptor& descriptor, const codegen::Architecture& architecture)
       : descriptor_(descriptor),
         source_(stream_source(kName, descriptor, architecture)),
-        report_(stream_report(kName, descriptor, "4 loads of 16 bytes")) {}
+        report_(stream_report(kName, descriptor, "4 loads of 16 bytes")),
+        pointers_(stream_read_arguments(), {}, "") {}
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
+  std::size_t argument_bytes() const override { return sizeof(cubit_stream_read_arguments); }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 0; }
   Launch encode(const void* public_arguments, void*, std::size_t, const runtime::DeviceFacts& device) const override {
     const auto& arguments =
         checked_arguments<cubit_stream_read_arguments>(public_arguments, "cubit_stream_read_arguments");
     require_stream_bytes(arguments.bytes);
-    require_pointer(arguments.source != nullptr || arguments.bytes == 0, "source");
-    require_pointer(arguments.checksums != nullptr, "checksums");
+    pointers_.check(&arguments);
     require_alignment("checksums", arguments.checksums, nullptr, 0, 4, 4);
     require_alignment("source", arguments.source, nullptr, 0, 1, 16);
     Launch launch;
@@ -47,14 +48,14 @@ class StreamReadSpecialisation final : public Specialisation {
   StreamDescriptor descriptor_;
   codegen::KernelSource source_;
   PlanReport report_;
+  PointerChecks pointers_;
 };
 
 }  // namespace
 
 const Operator& stream_read_operator() {
   static const StreamOperator<StreamReadSpecialisation> instance(
-      {kName, "a plain read of a buffer: the floor that benchmarks compare with",
-       "source [bytes] U8, a multiple of 16\nchecksums [4096] U32: their exclusive or is that of the source's words"});
+      {kName, "a plain read of a buffer: the floor that benchmarks compare with", stream_read_arguments()});
   return instance;
 }
 

@@ -45,21 +45,13 @@ std::vector<Field<W4Quantize>> make_fields() {
                                           {{"fp16", Element::fp16}, {"bf16", Element::bf16}})};
 }
 
-void require_tensor(const char* name, const void* data, int alignment) {
-  require_pointer(data != nullptr, name);
-  require_alignment(name, data, nullptr, 0, 1, alignment, "align it");
-}
-
-void check_tensors(const W4Quantize& descriptor, const Arguments& arguments) {
-  require_pointer(arguments.weights != nullptr, "weights");
+void check_tensors(const W4Quantize& descriptor, const PointerChecks& pointers, const Arguments& arguments) {
+  pointers.check(&arguments);
   require_alignment("weights", arguments.weights, &arguments.weight_stride, 1, 2, 16);
-  require_tensor("qweight", arguments.qweight, descriptor.format == W4Format::awq ? 4 : 16);
-  require_tensor("scales", arguments.scales, 16);
-  if (descriptor.stores_zeros()) {
-    require_tensor("qzeros", arguments.qzeros, 4);
-  } else {
-    require_absent(arguments.qzeros, "qzeros", "a format that stores zeros");
-  }
+  require_alignment("qweight", arguments.qweight, nullptr, 0, 1, descriptor.format == W4Format::awq ? 4 : 16,
+                    "align it");
+  require_alignment("scales", arguments.scales, nullptr, 0, 1, 16, "align it");
+  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 1, 4, "align it");
   require_alignment("max_error", arguments.max_error, nullptr, 0, 1, 16, "align it");
   require_alignment("rms_error", arguments.rms_error, nullptr, 0, 1, 16, "align it");
 }
@@ -123,13 +115,13 @@ PlanReport make_report(const W4Quantize& descriptor) {
   return report;
 }
 
-Launch encode(const W4Quantize& descriptor, const void* public_arguments) {
+Launch encode(const W4Quantize& descriptor, const PointerChecks& pointers, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4_quantize_arguments");
   check_sizes(descriptor, arguments.n, arguments.k);
   Launch launch;
   launch.empty = arguments.n == 0;
   if (launch.empty) return launch;
-  check_tensors(descriptor, arguments);
+  check_tensors(descriptor, pointers, arguments);
   W4QuantizeArguments parameters{};
   parameters.weights = static_cast<const char*>(arguments.weights);
   parameters.row_stride = 2 * arguments.weight_stride;

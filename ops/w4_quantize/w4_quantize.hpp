@@ -4,6 +4,7 @@
 
 #include <cubit/w4_quantize.hpp>
 
+#include "ops/argument_table.hpp"
 #include "ops/fields.hpp"
 #include "ops/operator.hpp"
 
@@ -13,6 +14,9 @@ const Operator& w4_quantize_operator();
 
 namespace w4_quantize {
 
+/// The tensors and numbers of a launch.
+const ArgumentTable& arguments();
+
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<W4Quantize>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
@@ -20,8 +24,8 @@ W4Quantize parse(std::string_view text);
 
 codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const W4Quantize& descriptor);
-/// Throws Failure(invalid_argument) for what <cubit/w4_quantize.h> rules out.
-Launch encode(const W4Quantize& descriptor, const void* public_arguments);
+/// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/w4_quantize.h> rules out.
+Launch encode(const W4Quantize& descriptor, const PointerChecks& pointers, const void* public_arguments);
 
 /// What <cubit/w4_quantize.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
 void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k);

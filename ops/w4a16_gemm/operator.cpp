@@ -19,18 +19,7 @@ class W4a16GemmOperator final : public Operator {
     return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them";
   }
   std::vector<FieldHelp> fields() const override { return help_of(w4a16_gemm::fields()); }
-  std::string tensors_help() const override {
-    return "activations [m, k] F16 or BF16\n"
-           "qweight [k / 8, n] I32, for bits=8 [k / 4, n], for awq [k, n / 8]\n"
-           "scales [k / group_size, n] F16; or BF16, if all are numbers of F16 too\n"
-           "qzeros [k / group_size, n / 8] I32, for bits=8 [k / group_size, n / 4] (not for symmetric)\n"
-           "g_idx [k] I32 (activation_order=true; else optional, if it is k / group_size)\n"
-           "bias [n] (bias=true), F16, BF16 or F32, which is rounded to the activations' type\n"
-           "residual as output (residual=true)\n"
-           "output [m, n]; [m, n / 2] with function=silu_gate\n"
-           "numbers, for tuning: decomposition (0 automatic, 1 data-parallel, 2 split-K, 3 stream-K, "
-           "4 split-K by atomics, of atomic_splits=true), splits";
-  }
+  const ArgumentTable& arguments() const override { return w4a16_gemm::arguments(); }
   std::string suggest_help() const override {
     return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=true, activation_order=true or "
            "family "

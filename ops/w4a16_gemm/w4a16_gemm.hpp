@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/tile_layout.hpp"
+#include "ops/argument_table.hpp"
 #include "ops/fields.hpp"
 #include "ops/operator.hpp"
 
@@ -17,6 +18,9 @@ namespace cubit::ops {
 const Operator& w4a16_gemm_operator();
 
 namespace w4a16_gemm {
+
+/// The tensors and numbers of a launch.
+const ArgumentTable& arguments();
 
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<W4a16Gemm>>& fields();

@@ -58,6 +58,15 @@ TEST(Operators, ListsFieldsTensorsAndSizes) {
   EXPECT_EQ(one[0].at("name"), "gqa_decode");
 }
 
+TEST(Operators, PrintsMarkdownTables) {
+  const Program program;
+  const std::string markdown = program.run({"operators", "kv_append", "--markdown"}).out;
+  EXPECT_THAT(markdown, HasSubstr("| `rotary` | none | none, interleaved, half_split |"));
+  EXPECT_THAT(markdown, HasSubstr("| `cosines` | input | F32 | [positions, rotary_dim / 2] | with "
+                                  "`rotary=interleaved\\|half_split` | `cosines` |"));
+  EXPECT_EQ(program.run({"operators", "merge", "--markdown", "--json"}).exit_code, 2);
+}
+
 TEST(Suggest, PrintsADescriptorThatOtherCommandsTake) {
   const Program program;
   const Result result = program.run({"suggest", "w4a16_gemm:format=awq", "--sizes", "m=16,n=8192,k=8192", "--arch",

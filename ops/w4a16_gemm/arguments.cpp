@@ -1,0 +1,59 @@
+// The argument table of w4a16_gemm: the tensors and numbers of cubit_w4a16_gemm_arguments.
+#include <cubit/w4a16_gemm.h>
+
+#include <utility>
+
+#include "base/lifetime.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+using Struct = cubit_w4a16_gemm_arguments;
+
+std::vector<ShapeRule> output_shapes() { return {{"function=silu_gate", "[m, n / 2]"}, {"", "[m, n]"}}; }
+
+std::vector<Argument> tensors() {
+  return {
+      input("activations", "F16, BF16", shape("[m, k]"), CUBIT_MEMBER(activations),
+            "activations; the type follows element"),
+      input("qweight", "I32", {{"format=awq", "[k, n / 8]"}, {"bits=8", "[k / 4, n]"}, {"", "[k / 8, n]"}},
+            CUBIT_MEMBER(qweight), "packed weights, as a checkpoint stores them"),
+      input("scales", "F16", shape("[k / group_size, n]"), CUBIT_MEMBER(scales),
+            "scales of the groups; a problem also takes BF16 scales that F16 represents exactly"),
+      input("qzeros", "I32", {{"bits=8", "[k / group_size, n / 4]"}, {"", "[k / group_size, n / 8]"}},
+            CUBIT_MEMBER(qzeros), "packed zeros of the groups")
+          .with("format=gptq|gptq_v2|awq"),
+      input("g_idx", "I32", shape("[k]"), CUBIT_MEMBER(g_idx),
+            "group of each k; a problem also takes the trivial one, k / group_size")
+          .with("activation_order=true"),
+      input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias),
+            "bias; a problem rounds F16, BF16 and F32 to the activations' type")
+          .with("bias=true"),
+      input("residual", "F16, BF16", output_shapes(), CUBIT_MEMBER(residual), "added to the result; may be the output")
+          .with("residual=true"),
+      output("output", "F16, BF16", output_shapes(), CUBIT_MEMBER(output), "the result")};
+}
+
+ArgumentTable make_table() {
+  std::vector<Argument> list = tensors();
+  list.push_back(number("m", "int32", CUBIT_MEMBER(m), "rows of the activations"));
+  list.push_back(number("n", "int32", CUBIT_MEMBER(n), "columns of the weights, a multiple of 8"));
+  list.push_back(number("k", "int32", CUBIT_MEMBER(k), "rows of the weights, a multiple of the group size"));
+  list.push_back(number("decomposition", "int32", CUBIT_MEMBER(decomposition),
+                        "a cubit_w4a16_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4 split-K by "
+                        "atomics, which needs atomic_splits=true")
+                     .optional("0, cubit decides"));
+  list.push_back(number("splits", "int32", CUBIT_MEMBER(splits), "split-K factor, for tuning, at most 256")
+                     .optional("0, cubit decides"));
+  return {"cubit_w4a16_gemm_arguments", sizeof(Struct), std::move(list)};
+}
+
+}  // namespace
+
+const ArgumentTable& arguments() {
+  static const auto& table = never_destroyed(make_table());
+  return table;
+}
+
+}  // namespace cubit::ops::w4a16_gemm

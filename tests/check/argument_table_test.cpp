@@ -1,0 +1,252 @@
+// The argument tables state what problems and launches do: made-up problems of many descriptors have the tensors of the
+// table, with its names, types and shapes, and their launch structs hold each address at the offset of the table.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "check/problem.hpp"
+#include "ops/argument_table.hpp"
+#include "tests/support/refusals.hpp"
+
+namespace cubit::check {
+namespace {
+
+struct Case {
+  const char* descriptor;
+  Numbers sizes;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"gqa_decode:heads_per_kv=2", {{"batch", 3}, {"context", 20}, {"kv_heads", 2}, {"lse", 1}}},
+      {"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", {{"batch", 3}, {"context", 20}, {"ragged", 1}}},
+      {"gqa_decode:kv=int8_split,cache=paged", {{"batch", 3}, {"context", 20}, {"ragged", 1}, {"kv_heads", 2}}},
+      {"gqa_decode:kv=fp8_e4m3,scales=group,groups=2", {{"batch", 3}, {"context", 20}, {"kv_heads", 2}}},
+      {"gqa_decode:kv=fp8_e4m3,value=int8_split,value_scales=token", {{"batch", 3}, {"context", 20}, {"kv_heads", 2}}},
+      {"gqa_decode:head_dim=192,value_dim=128,alibi=true,sinks=true,soft_cap=true,window=true",
+       {{"batch", 3}, {"context", 20}, {"lse", 1}}},
+      {"gqa_decode:heads_per_kv=2,query_tokens=3,mask=tree", {{"batch", 2}, {"context", 20}, {"lse", 1}}},
+      {"kv_append", {{"batch", 3}, {"tokens", 5}, {"kv_heads", 2}, {"ragged", 1}}},
+      {"kv_append:rotary=half_split,value_dim=64", {{"batch", 3}, {"tokens", 5}, {"scattered", 1}}},
+      {"kv_append:kv=int8_split,cache=paged", {{"batch", 3}, {"tokens", 5}, {"kv_heads", 2}}},
+      {"kv_append:kv=fp8_e5m2,scales=tensor", {{"batch", 3}, {"tokens", 5}, {"kv_heads", 2}}},
+      {"kv_append:kv=int8_split,scales=group,groups=2,value=int4_rows", {{"batch", 3}, {"tokens", 5}}},
+      {"kv_gather", {{"batch", 3}, {"tokens", 5}, {"kv_heads", 2}, {"ragged", 1}}},
+      {"kv_gather:kv=int8_split,scales=token,cache=paged", {{"batch", 3}, {"tokens", 5}, {"kv_heads", 2}}},
+      {"merge:input=fp32", {{"parts", 3}, {"rows", 4}, {"heads", 2}, {"lse", 1}}},
+      {"merge", {{"parts", 3}, {"rows", 4}, {"heads", 2}}},
+      {"stream_copy", {{"bytes", 4096}}},
+      {"stream_read", {{"bytes", 4096}}},
+      {"w4_quantize", {{"n", 16}, {"k", 256}}},
+      {"w4_quantize:format=awq,group_size=all", {{"n", 16}, {"k", 256}, {"errors", 0}}},
+      {"w4_quantize:format=symmetric,input=bf16", {{"n", 16}, {"k", 256}}},
+      {"w4a16_gemm:activation_order=true,bias=true", {{"m", 3}, {"n", 64}, {"k", 256}}},
+      {"w4a16_gemm:format=awq,function=silu_gate,residual=true", {{"m", 3}, {"n", 64}, {"k", 256}}},
+      {"w4a16_gemm:format=symmetric,bits=8", {{"m", 3}, {"n", 64}, {"k", 256}}}};
+  return list;
+}
+
+/// The sizes that a problem's tensors have given to names so far.
+using Sizes = std::map<std::string, std::int64_t>;
+
+/// The dimensions of "[a, b / 2]".
+std::vector<std::string> dimensions(std::string_view shape) {
+  std::vector<std::string> list;
+  std::string text(shape.substr(1, shape.size() - 2));
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(", ", at), text.size());
+    list.push_back(text.substr(at, end - at));
+    at = end + 2;
+  }
+  return list;
+}
+
+/// Whether `extent` may be the size that `text` names: "batch", "4096" or "k / group_size". A name without a size yet
+/// takes the extent.
+bool is_size(const std::string& text, std::int64_t extent, Sizes& sizes) {
+  const std::size_t slash = text.find(" / ");
+  if (slash != std::string::npos) {
+    const auto value = [&](const std::string& part) {
+      return std::isdigit(static_cast<unsigned char>(part[0])) != 0 ? std::stoll(part) : sizes[part];
+    };
+    const std::int64_t whole = value(text.substr(0, slash));
+    const std::int64_t part = value(text.substr(slash + 3));
+    return whole == 0 || part == 0 || extent == whole / part;  // a size that no tensor has named is free
+  }
+  if (std::isdigit(static_cast<unsigned char>(text[0])) != 0) return extent == std::stoll(text);
+  return sizes.try_emplace(text, extent).first->second == extent;
+}
+
+/// Sizes that the descriptor decides.
+Sizes sizes_of(const FieldValues& descriptor, const std::vector<FieldHelp>& fields, const Numbers& numbers) {
+  Sizes sizes;
+  for (const FieldHelp& field : fields) {
+    const std::string value(descriptor.value(field.name));
+    if (!value.empty() && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c) != 0; }))
+      sizes[field.name] = std::stoll(value);
+  }
+  if (descriptor.value("group_size") == "all") sizes["group_size"] = static_cast<std::int64_t>(numbers.at("k"));
+  return sizes;
+}
+
+void expect_shape(const Tensor& tensor, const Argument& argument, const FieldValues& descriptor, Sizes& sizes) {
+  std::vector<std::string> names = dimensions(shape_of(argument, descriptor));
+  const auto dots = std::find(names.begin(), names.end(), "...");
+  if (dots != names.end()) {  // any number of dimensions; made-up data has one
+    *dots = "free";
+  }
+  ASSERT_EQ(tensor.shape.size(), names.size()) << tensor.name << " " << shape_of(argument, descriptor);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::string name = names[i];
+    // Keys and values have rows of their own formats.
+    if (name == "row") name += tensor.name.starts_with("value") ? " of values" : " of keys";
+    EXPECT_TRUE(is_size(name, tensor.shape[i], sizes))
+        << tensor.name << " dimension " << name << " is " << tensor.shape[i] << ", not " << sizes[name];
+  }
+}
+
+bool lists(std::string_view types, const std::string& type) {
+  return (", " + std::string(types) + ", ").find(", " + type + ", ") != std::string::npos;
+}
+
+const void* pointer_at(const std::vector<std::byte>& bytes, std::size_t offset) {
+  const void* pointer = nullptr;
+  std::memcpy(&pointer, bytes.data() + offset, sizeof pointer);
+  return pointer;
+}
+
+TEST(ArgumentTable, ProblemsHaveItsTensors) {
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(one.descriptor);
+    const Operator& op = find_operator(one.descriptor);
+    const ArgumentTable& table = op.arguments();
+    const std::vector<FieldHelp> fields = op.fields();
+    const std::string text = op.canonical(one.descriptor);
+    const FieldValues descriptor(fields, text);
+    Sizes sizes = sizes_of(descriptor, fields, one.sizes);
+    const auto problem = find_problems(one.descriptor).random(one.descriptor, one.sizes, 1);
+    std::vector<Tensor> tensors = problem->inputs();
+    tensors.insert(tensors.end(), problem->outputs().begin(), problem->outputs().end());
+    std::vector<char> memory(tensors.size());
+    std::vector<void*> addresses;
+    for (char& byte : memory) addresses.push_back(&byte);
+    const std::vector<std::byte> arguments = problem->arguments(addresses);
+    ASSERT_EQ(arguments.size(), table.bytes);
+    std::map<std::string_view, const void*> given;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Argument* const argument = table.find(tensors[i].name);
+      ASSERT_NE(argument, nullptr) << tensors[i].name;
+      EXPECT_TRUE(holds(argument->when, descriptor)) << tensors[i].name;
+      EXPECT_TRUE(lists(argument->types, tensors[i].type)) << tensors[i].name << " " << tensors[i].type;
+      expect_shape(tensors[i], *argument, descriptor, sizes);
+      given[argument->name] = addresses[i];
+    }
+    for (const Argument& argument : table.arguments) {
+      if (argument.kind == ArgumentKind::number) continue;
+      EXPECT_EQ(argument.member.bytes, sizeof(void*)) << argument.name;
+      EXPECT_EQ(pointer_at(arguments, argument.member.offset), given[argument.name]) << argument.member.name;
+      const bool is_needed = argument.presence == Presence::needed && holds(argument.when, descriptor);
+      if (is_needed) {
+        EXPECT_NE(given[argument.name], nullptr) << argument.name;
+      }
+    }
+  }
+}
+
+TEST(ArgumentTable, MembersLieInTheStruct) {
+  for (const Operator* op : ops::operators()) {
+    const ArgumentTable& table = op->arguments();
+    EXPECT_EQ(table.struct_name, "cubit_" + std::string(op->name()) + "_arguments");
+    for (const Argument& argument : table.arguments) {
+      EXPECT_GE(argument.member.offset, sizeof(std::size_t)) << argument.name;
+      EXPECT_LE(argument.member.offset + argument.member.bytes, table.bytes) << argument.name;
+      EXPECT_FALSE(argument.meaning.empty()) << argument.name;
+      EXPECT_EQ(argument.kind == ArgumentKind::number, argument.shapes.empty()) << argument.name;
+    }
+  }
+}
+
+TEST(ArgumentTable, ConditionsNameFieldsOfTheOperator) {
+  for (const Operator* op : ops::operators()) {
+    const std::vector<FieldHelp> fields = op->fields();
+    const auto expect_field = [&](std::string_view when) {
+      const std::string words = when.empty() ? "" : std::string(when.substr(0, when.find('=')));
+      EXPECT_TRUE(words.empty() || std::any_of(fields.begin(), fields.end(),
+                                               [&](const FieldHelp& field) { return field.name == words; }))
+          << op->name() << " " << when;
+    };
+    for (const Argument& argument : op->arguments().arguments) {
+      expect_field(argument.when);
+      for (const ShapeRule& rule : argument.shapes) expect_field(rule.when);
+      EXPECT_TRUE(argument.kind == ArgumentKind::number || argument.shapes.back().when.empty() ||
+                  argument.shapes.size() > 1)
+          << argument.name;
+    }
+  }
+}
+
+TEST(FieldValues, ADefaultMayBeAnotherField) {
+  const std::vector<FieldHelp> fields = {
+      {"kv", "bf16, int4_rows", "bf16", ""},     {"scales", "head, token", "head", ""},
+      {"head_dim", "64, 128", "128", ""},        {"value_dim", "64, 128", "head_dim", ""},
+      {"value", "bf16, int4_rows", "as kv", ""}, {"value_scales", "head, token", "head", ""}};
+  EXPECT_EQ(FieldValues(fields, "op").value("value"), "bf16");
+  EXPECT_EQ(FieldValues(fields, "op:kv=int4_rows").value("value"), "int4_rows");
+  EXPECT_EQ(FieldValues(fields, "op:kv=int4_rows,value=bf16").value("value"), "bf16");
+  EXPECT_EQ(FieldValues(fields, "op:head_dim=64").value("value_dim"), "64");
+  EXPECT_EQ(FieldValues(fields, "op:scales=token").value("value_scales"), "token");
+  EXPECT_EQ(FieldValues(fields, "op:scales=token,value=bf16").value("value_scales"), "head");
+  EXPECT_EQ(FieldValues(fields, "op").value("absent"), "");
+}
+
+TEST(Conditions, AreListsOfFieldsAndValues) {
+  const std::vector<FieldHelp> fields = {{"kv", "", "bf16", ""}, {"cache", "", "contiguous", ""}};
+  const FieldValues descriptor(fields, "op:cache=paged");
+  EXPECT_TRUE(holds("", descriptor));
+  EXPECT_TRUE(holds("cache=paged", descriptor));
+  EXPECT_FALSE(holds("cache=contiguous", descriptor));
+  EXPECT_TRUE(holds("kv=fp16|bf16,cache=paged", descriptor));
+  EXPECT_FALSE(holds("kv=fp16|fp8_e4m3,cache=paged", descriptor));
+  EXPECT_TRUE(holds("cache=!contiguous", descriptor));
+  EXPECT_FALSE(holds("cache=!paged", descriptor));
+  EXPECT_EQ(condition_text("kv=fp16|bf16,cache=paged"), "kv=fp16 or kv=bf16 and cache=paged");
+  EXPECT_EQ(condition_text("score=!none"), "score other than none");
+}
+
+struct Toy {
+  std::size_t size;
+  const void* a;
+  const void* b;
+  const void* c;
+  std::int32_t count;
+};
+
+TEST(PointerChecks, FollowTheDescriptor) {
+  using Struct = Toy;
+  const ArgumentTable table = {"toy",
+                               sizeof(Toy),
+                               {input("a", "U8", shape("[count]"), CUBIT_MEMBER(a), "").unless(CUBIT_MEMBER(count)),
+                                input("b", "U8", shape("[count]"), CUBIT_MEMBER(b), "").with("mode=x|y"),
+                                input("c", "U8", shape("[count]"), CUBIT_MEMBER(c), "").optional("none")}};
+  const std::vector<FieldHelp> fields = {{"mode", "x, y, z", "z", ""}};
+  const PointerChecks with_b(table, fields, "toy:mode=y");
+  const PointerChecks without_b(table, fields, "toy");
+  const auto refusal = [](const PointerChecks& checks, const Toy& toy) {
+    return tests::refusal_of([&] { checks.check(&toy); });
+  };
+  EXPECT_EQ(refusal(with_b, {sizeof(Toy), &fields, &fields, nullptr, 1}), "accepted");
+  EXPECT_EQ(refusal(with_b, {sizeof(Toy), nullptr, &fields, &fields, 0}), "accepted") << "count is 0";
+  EXPECT_EQ(refusal(with_b, {sizeof(Toy), nullptr, &fields, nullptr, 1}), "a = NULL: the tensor is needed");
+  EXPECT_EQ(refusal(with_b, {sizeof(Toy), &fields, nullptr, nullptr, 1}), "b = NULL: the tensor is needed");
+  EXPECT_EQ(refusal(without_b, {sizeof(Toy), &fields, nullptr, nullptr, 1}), "accepted");
+  EXPECT_NE(refusal(without_b, {sizeof(Toy), &fields, &fields, nullptr, 1})
+                .find("the descriptor does not have mode=x or mode=y; give NULL, or ask for mode=x or mode=y"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubit::check
