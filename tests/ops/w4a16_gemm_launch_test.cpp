@@ -142,7 +142,7 @@ TEST(GemmLaunch, AnEvenNumberOfPartsIsPaired) {
   const auto paired_of = [](const Launch& launch) {
     W4a16GemmArguments parameters;
     std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-    return parameters.paired;
+    return parameters.clustered;
   };
   const Launch paired = launch_of("w4a16_gemm:tile_m=64", 4);
   EXPECT_EQ(paired.shape.grid, (std::array<unsigned, 3>{4, 5, 3}));
