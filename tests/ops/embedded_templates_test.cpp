@@ -5,7 +5,7 @@
 
 #include "codegen/comment_stripper.hpp"
 #include "ops/operator.hpp"
-#include "runtime/key.hpp"
+#include "runtime/cache/key.hpp"
 #include "templates/embedded.hpp"
 
 namespace cubit {
