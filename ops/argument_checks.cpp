@@ -17,11 +17,11 @@ namespace {
 }
 
 struct TooSmall {
-  const WrittenDimension* dimension;  ///< null: none is
-  double within;                      ///< elements that its stride would have to step over
+  const WrittenDimension* dimension;  ///< null: every stride is large enough
+  double within;                      ///< elements that the dimension's stride would have to step over
 };
-/// From the last dimension, the innermost, to the first. A double is exact up to 2^53, and no stride reaches what it is
-/// rounded to beyond.
+/// The innermost dimension whose stride is smaller than the span of the dimensions within it; the last dimension is the
+/// innermost. A double is exact up to 2^53, and no legal stride is as large as the spans that are rounded beyond that.
 TooSmall first_too_small(std::span<const WrittenDimension> dimensions, std::int64_t row_elements) {
   auto within = static_cast<double>(row_elements);
   for (auto dimension = dimensions.rbegin(); dimension != dimensions.rend(); ++dimension) {
@@ -68,7 +68,7 @@ void reject_null_arguments(const char* type) {
 
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
                        int alignment, const char* alternative) {
-  // Not a remainder: a launch has a dozen of these, and a division each would be a tenth of a microsecond in all.
+  // A mask instead of a remainder: a launch has a dozen of these checks, and a dozen divisions take 0.1 us.
   const auto is_multiple = [mask = static_cast<std::uint64_t>(alignment) - 1](std::uint64_t bytes) {
     return (bytes & mask) == 0;
   };
@@ -91,8 +91,8 @@ void require_alignment(const char* name, const void* data, const std::int64_t* s
 }
 
 void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elements) {
-  if (first_too_small(dimensions, row_elements).dimension == nullptr) return;  // in the usual order: nothing to sort
-  // The largest first; of equal strides the later dimension lies within, as it does where tensors are dense.
+  if (first_too_small(dimensions, row_elements).dimension == nullptr) return;  // usual order of dimensions: no sorting
+  // Sort by descending stride. Of dimensions with equal strides the later one is the inner one, as in a dense tensor.
   for (std::size_t i = 1; i < dimensions.size(); ++i) {
     for (std::size_t j = i; j > 0 && std::abs(dimensions[j].stride) > std::abs(dimensions[j - 1].stride); --j)
       std::swap(dimensions[j], dimensions[j - 1]);
@@ -101,7 +101,7 @@ void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elem
   if (found == nullptr) return;
   const std::string index = found->index < 0 ? "" : fmt::format("[{}]", found->index);
   throw Failure(Status::invalid_argument, fmt::format("{}{} = {}", found->name, index, found->stride),
-                fmt::format("outputs would overwrite one another, for what lies within this stride spans {:.0f} {}",
+                fmt::format("outputs would overwrite one another, for the dimensions within this stride span {:.0f} {}",
                             within, within == 1 ? "element" : "elements"),
                 fmt::format("accepted: a magnitude of {:.0f} and more", within));
 }

@@ -1,4 +1,5 @@
-// Checks that launch arguments of all operators share. Only the failing path builds a string.
+// Checks of launch arguments that all operators share. All throw Failure(invalid_argument), and only the failing path
+// builds a string.
 #pragma once
 
 #include <cstddef>
@@ -14,45 +15,49 @@ namespace cubit::ops {
 template <class Arguments>
 const Arguments& checked_arguments(const void* arguments, const char* type);
 
+/// Throws "<name> = <given>: <rule>" unless `good`.
 void require_argument(bool good, const char* name, const char* rule, std::int64_t given);
-/// "<name> = NULL: the tensor is needed"
+/// Throws "<name> = NULL: the tensor is needed" unless `present`.
 void require_pointer(bool present, const char* name);
-/// What is given for a role that the descriptor does not ask for would be lost: it is refused. `field`: what a
-/// descriptor that wants it has, such as "alibi=true".
+/// Refuses an argument that the descriptor does not use, because the launch would silently ignore it. `field`: the
+/// field of a descriptor that uses the argument, such as "alibi=true".
 void require_absent(float number, const char* name, const char* field);
 void require_absent(const void* pointer, const char* name, const char* field);
 [[noreturn]] void reject_arguments_size(const char* type, std::size_t given, std::size_t expected);
 [[noreturn]] void reject_null_arguments(const char* type);
 
-/// Pointer and strides of one tensor against an alignment, a power of two. `alternative`: what the caller can do about
-/// it.
+/// Requires that a tensor's address and its `count` strides, in bytes, are multiples of `alignment`, a power of two,
+/// and that a stride's magnitude is at most 2^48 elements. `alternative`: the remedy that the error names.
 void require_alignment(const char* name, const void* data, const std::int64_t* strides, int count, int element_bytes,
                        int alignment, const char* alternative = "align it, and pad its rows");
 
 /// A dimension of a tensor that a launch writes.
 struct WrittenDimension {
-  const char* name;  ///< of its stride, such as "output_strides"
-  int index;         ///< which of the strides of that name; -1: there is just one
+  const char* name;  ///< name of the stride's member, such as "output_strides"
+  int index;         ///< index of the stride in this member; -1: the member is a single stride
   std::int64_t extent;
-  std::int64_t stride;  ///< of a magnitude as require_alignment accepts it
+  std::int64_t stride;  ///< in elements; a magnitude that require_alignment accepts
 };
 
-/// That nothing is written twice: from the smallest stride to the largest, each steps over all that lies within it, a
-/// contiguous row of so many elements first. Strides may be negative, dimensions in any order; they are sorted.
+/// Requires that no element is written twice. Sorted by magnitude, every stride must step over all elements that the
+/// smaller strides span; the innermost span is a contiguous row of `row_elements`. Strides may be negative and
+/// dimensions may come in any order; this function sorts them.
 void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elements);
 
 inline constexpr std::size_t kWorkspaceAlignment = 256;  ///< bytes
 
-/// Blocks of a workspace start with counters that are zero between launches, so that one workspace serves launches of
-/// any shape and operator in turn: the rest may hold anything.
+/// A workspace starts with counters, which are zero between launches. One workspace therefore serves launches of any
+/// shape and operator, one after the other. The bytes behind the counters may hold anything between launches.
 inline constexpr std::size_t kWorkspaceCounterBytes = 16'384;
 inline constexpr std::int64_t kWorkspaceCounters = kWorkspaceCounterBytes / sizeof(unsigned);
 
-/// Bytes of a part of a workspace, so that the next is aligned as the first.
+/// `bytes` rounded up to the alignment of a workspace, so that the next section of the workspace is aligned, too.
 constexpr std::size_t workspace_part(std::size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
+/// Requires a workspace of at least `needed` bytes, aligned to kWorkspaceAlignment; any workspace serves if `needed` is
+/// 0.
 void require_workspace(const void* workspace, std::size_t given, std::size_t needed);
 
 template <class Arguments>

@@ -1,4 +1,4 @@
-// What a kernel is given to divide by.
+// Makes the constants with which a kernel divides by a number that only the launch knows (templates/core/divide_by.h).
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace cubit::ops {
 
-/// `divisor`: 1 to 2^31 - 1.
+/// A multiplier and a shift that replace the division. `divisor`: 1 to 2^31 - 1.
 constexpr DivideBy divide_by(std::int64_t divisor) {
   const int shift = 31 + static_cast<int>(std::bit_width(static_cast<std::uint64_t>(divisor - 1)));
   const std::uint64_t multiplier = ((std::uint64_t{1} << shift) + divisor - 1) / divisor;

@@ -1,4 +1,4 @@
-// Reading a descriptor's text, "name:field=value,field=value", against a table of its fields.
+// Parses a descriptor's text, "name:field=value,field=value", with a table of the descriptor's fields.
 #pragma once
 
 #include <functional>
@@ -10,26 +10,28 @@
 
 namespace cubit::ops {
 
-/// One field of an operator's descriptor type: its help, and how a text becomes its value.
+/// One field of an operator's descriptor type: its help and its parser.
 template <class Descriptor>
 struct Field {
   FieldHelp help;
-  /// Returns false if `value` is not accepted.
+  /// Sets the descriptor's member to the parsed `value`. Returns false if `value` is not accepted.
   std::function<bool(Descriptor&, std::string_view value)> set;
 };
 
-/// Splits a text into its fields, in order. Throws Failure(invalid_argument) for anything that is not
-/// "name" or "name:field=value[,field=value…]", or a field given twice.
+/// Splits a descriptor's text into pairs of field name and value, in order. Throws Failure(invalid_argument) if the
+/// text is not "name" or "name:field=value[,field=value…]", or if it gives a field twice.
 std::vector<std::pair<std::string_view, std::string_view>> split_fields(std::string_view text);
 
-/// A whole decimal number that fits an int, or false.
+/// Parses a decimal integer. Returns false if `text` has other characters or the number does not fit an int.
 bool parse_int(std::string_view text, int& value);
 
+/// Throw Failure(invalid_argument) for a field that the operator does not have, and for a value that the field does not
+/// have. `accepted`: the list that the error names.
 [[noreturn]] void reject_field(std::string_view text, std::string_view field, std::string_view accepted);
 [[noreturn]] void reject_value(std::string_view text, std::string_view field, std::string_view value,
                                std::string_view accepted);
 
-/// Names of all fields, joined by ", ".
+/// The names of all fields, joined by ", ".
 template <class Descriptor>
 std::string field_names(const std::vector<Field<Descriptor>>& fields) {
   std::string names;
@@ -37,7 +39,8 @@ std::string field_names(const std::vector<Field<Descriptor>>& fields) {
   return names;
 }
 
-/// A descriptor with every field of `text` set; rules between fields are the operator's own to check.
+/// A descriptor with every field of `text` set and all other fields at their defaults. Each operator checks the rules
+/// between fields itself.
 template <class Descriptor>
 Descriptor parse_fields(std::string_view text, const std::vector<Field<Descriptor>>& fields) {
   Descriptor descriptor;
@@ -52,12 +55,13 @@ Descriptor parse_fields(std::string_view text, const std::vector<Field<Descripto
   return descriptor;
 }
 
+/// Moves the fields of `more` to the end of `fields`.
 template <class Descriptor>
 void append(std::vector<Field<Descriptor>>& fields, std::vector<Field<Descriptor>> more) {
   for (auto& field : more) fields.push_back(std::move(field));
 }
 
-/// What `--help` lists.
+/// The help of all fields, which `--help` lists.
 template <class Descriptor>
 std::vector<FieldHelp> help_of(const std::vector<Field<Descriptor>>& fields) {
   std::vector<FieldHelp> help;
@@ -90,7 +94,7 @@ Field<Descriptor> flag_field(const char* name, const char* meaning, bool Descrip
           }};
 }
 
-/// The same, which understands 1 and 0 as well: they were its only values once.
+/// A field that is true or false, and false by default; its parser also accepts 1 and 0, the values of older versions.
 template <class Descriptor>
 Field<Descriptor> flag_or_number_field(const char* name, const char* meaning, bool Descriptor::*member) {
   Field<Descriptor> field = flag_field(name, meaning, member);

@@ -1,4 +1,4 @@
-// The one place where an operator's launch meets a device.
+// Launches operators on devices: encodes tensor maps, repeats recent launches, and calls Kernel::launch.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The tensor maps among the parameters of a launch: what each describes and where it goes.
+// The tensor maps among the parameters of a launch: what each map describes and its offset in the parameters.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace cubit::ops {
 
-/// A tensor map that is encoded by whoever launches, because each device has its own encoding.
+/// A tensor map that is encoded when the launch is made for a device, because each device has its own encoding.
 struct MapParameter {
   std::size_t offset = 0;  ///< in the argument struct, a multiple of 64
   runtime::TensorMap map;
 };
 
-/// A few of them, in place. What is not added is not initialised either: a launch without maps pays for a count.
+/// Up to four tensor maps, stored in place. The storage stays uninitialised until a map is added, so that a launch
+/// without maps costs only the initialisation of the count.
 class MapParameters {
  public:
   static constexpr std::size_t kCapacity = 4;

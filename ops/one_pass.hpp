@@ -1,4 +1,4 @@
-// Kernels that go over their tensors once: no plan beyond the descriptor, no workspace, small blocks.
+// Specialisations of kernels that read their tensors once: small blocks, no workspace, no plan beyond the descriptor.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,15 @@
 
 namespace cubit::ops::one_pass {
 
-/// Threads of a block: the fewest that fill an SM's 2048 within its 32 blocks, so that small launches meet many SMs.
+/// Threads of a block. An SM holds 2048 threads in at most 32 blocks. 128 is the smallest power of two above 2048 / 32,
+/// so that small launches use many SMs.
 inline constexpr int kThreads = 128;
 
-/// The source of `name`.cuh, whose entry point is `name`, for a plan's header.
+/// The source of templates/kernels/`name`.cuh, whose entry point is `name`, with a plan's header.
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
                                   const codegen::Architecture& architecture);
 
+/// A Specialisation that consists of its source, its report and a function that encodes launches.
 class OnePassSpecialisation final : public Specialisation {
  public:
   using Encode = std::function<Launch(const void* arguments, const runtime::DeviceFacts& device)>;

@@ -1,4 +1,4 @@
-// What every operator provides, so that the library, the command line, the benchmark and `explain` need not know it.
+// The interface of an operator. The library, the command line, the benchmark and `explain` know operators only by it.
 //
 // descriptor text ──specialise──► Specialisation { plan, source } ──encode(arguments)──► launch shape + parameters
 //
@@ -43,8 +43,8 @@ struct Tile {
   std::vector<codegen::TileAccess> accesses;
 };
 
-/// Bytes of a block's dynamic shared memory and what they hold during one phase of the kernel. Regions of one phase do
-/// not overlap; those of different phases may.
+/// A region of a block's dynamic shared memory and its use during one phase of the kernel. Regions of one phase do not
+/// overlap; regions of different phases may overlap.
 struct MemoryRegion {
   std::string phase;  ///< "loop"
   std::string owner;  ///< "warp 0", or "block"
@@ -60,37 +60,40 @@ struct PlanReport {
   std::vector<Tile> tiles;                     ///< with every shared-memory access of the kernel
   std::vector<codegen::ConflictProof> proofs;  ///< one per access of the tiles, in order
   std::vector<MemoryRegion> memory;            ///< dynamic shared memory, phase by phase, by ascending offset
-  std::vector<std::string> fragments;          ///< names of the fragment maps it rests on
-  std::vector<Rejection> rejections;
-  std::string spills_allowed_because;  ///< empty: the kernel must not spill
+  std::vector<std::string> fragments;          ///< names of the fragment maps that the kernel uses
+  std::vector<Rejection> rejections;           ///< kernel families that do not serve the descriptor
+  std::string spills_allowed_because;          ///< empty: the kernel must not spill
 };
 
-/// Adds a tile, and the proof of each of its accesses.
+/// Adds a tile and proves each of its accesses.
 void add_tile(PlanReport& report, Tile tile);
 
-/// A launch as pure data: where it goes is the runtime's business. `launch` below takes it there.
+/// A launch as pure data, without device and stream. The functions `launch` below make it on a device and a stream.
 struct Launch {
   runtime::LaunchShape shape;
   std::size_t parameter_bytes = 0;
   alignas(runtime::EncodedTensorMap) std::array<std::byte, 1024> parameters;  ///< the kernel's one argument struct
-  MapParameters maps;                                                         ///< members of it
+  MapParameters maps;                                                         ///< tensor maps among the parameters
   bool empty = false;                                                         ///< nothing to do (batch 0)
-  unsigned overlap_shared_memory = 0;  ///< dynamic, of a launch that overlaps; 0: as of any launch
+  unsigned overlap_shared_memory = 0;  ///< shared memory of a block, in bytes, in a launch that overlaps; 0: no change
 
-  /// Sets overlap_shared_memory for the shape's blocks, of which at most `blocks_per_sm` share a multiprocessor. Blocks
-  /// of a launch that overlaps go where the kernel before ends first; with so much each, no multiprocessor gets more
-  /// than its even share of them.
+  /// Sets overlap_shared_memory so that blocks spread evenly over the multiprocessors; at most `blocks_per_sm` blocks
+  /// fit one multiprocessor. Without it, blocks of a launch that overlaps would crowd on the multiprocessors on which
+  /// the previous kernel ends first. With so much shared memory per block, no multiprocessor holds more blocks than the
+  /// average, rounded up.
   void spread_blocks(int blocks_per_sm, const runtime::DeviceFacts& device);
-  /// Of a launch that overlaps, whose kernel has `fixed` bytes of static shared memory, as a user's device code may.
+  /// Dynamic shared memory of a block in a launch that overlaps. `fixed`: the kernel's bytes of static shared memory,
+  /// which a user's device code may declare.
   unsigned dynamic_shared_memory_of_overlap(unsigned fixed) const;
 };
 
 /// Encodes the launch's tensor maps for `device` into its parameters. Throws as Device::encode does.
 void encode_maps(const runtime::Kernel& kernel, runtime::Device& device, Launch& made);
 
-/// Launches what has its maps encoded. Allocates nothing. Throws as Kernel::launch does.
+/// Launches `made`, whose tensor maps are encoded. Allocates nothing. Throws as Kernel::launch does.
 void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made, bool overlap, runtime::Stream stream);
 
+/// Largest argument struct of launches that may be repeated, see Specialisation::repeatable_bytes().
 inline constexpr std::size_t kMostRepeatableBytes = 512;
 
 struct ArgumentTable;  // ops/argument_table.hpp
@@ -102,19 +105,19 @@ class Specialisation {
   virtual const codegen::KernelSource& source() const = 0;
   virtual const PlanReport& report() const = 0;
 
-  /// `arguments` points to the operator's public argument struct (its first member is its size in bytes).
-  /// Throws Failure(invalid_argument) for what the struct's documentation rules out.
+  /// Workspace and launch for the operator's public argument struct, to which `arguments` points. Both throw
+  /// Failure(invalid_argument) for arguments that the struct's documentation rules out.
   virtual std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const = 0;
   virtual Launch encode(const void* arguments, void* workspace, std::size_t workspace_bytes,
                         const runtime::DeviceFacts& device) const = 0;
   /// sizeof the public argument struct: a multiple of 8, at most kMostRepeatableBytes.
   virtual std::size_t argument_bytes() const = 0;
-  /// argument_bytes() if a launch that comes again, byte for byte, need not be encoded again: encode() must then depend
-  /// on nothing but its parameters, and must cost more than a look-up. 0: every launch is encoded.
+  /// argument_bytes() if launches with equal arguments may reuse an encoded launch (RecentLaunches). encode() must then
+  /// depend on nothing but its parameters, and must cost more than a table lookup. 0: every launch is encoded.
   virtual std::size_t repeatable_bytes() const { return 0; }
 };
 
-/// How one field of a descriptor reads; for `--help`, `cubit explain` and generated lists of descriptors.
+/// The help of one field of a descriptor, for `--help`, `cubit explain` and generated lists of descriptors.
 struct FieldHelp {
   std::string name;
   std::string accepts;   ///< "64, 128"
@@ -122,6 +125,7 @@ struct FieldHelp {
   std::string meaning;
 };
 
+/// An operator, such as gqa_decode. Stateless and thread-safe.
 class Operator {
  public:
   virtual ~Operator() = default;
@@ -130,13 +134,15 @@ class Operator {
   virtual std::vector<FieldHelp> fields() const = 0;
   /// Every tensor and number of a launch.
   virtual const ArgumentTable& arguments() const = 0;
-  virtual std::string suggest_help() const { return ""; }  ///< what `suggest` chooses, and by which sizes
+  /// The fields that `suggest` chooses, and the sizes that it needs.
+  virtual std::string suggest_help() const { return ""; }
 
-  /// `text` is the whole descriptor, "name:field=value,…"; all throw Failure(invalid_argument) or (unsupported).
+  /// The canonical text of a descriptor. Here and below `text` is the whole descriptor, "name:field=value,…", and the
+  /// function throws Failure(invalid_argument) or Failure(unsupported) if it cannot serve the descriptor.
   virtual std::string canonical(std::string_view text) const = 0;
-  /// The canonical text for launches of these sizes on `device`, by its architecture and multiprocessors: fields that
-  /// decide how fast a kernel is, and not what it computes, as they should be fastest. Throws for sizes that
-  /// suggest_help() does not name.
+  /// The canonical text with the fields that affect only speed set for launches of these sizes. The choice depends on
+  /// the architecture and the number of multiprocessors of `device`. Throws for sizes that suggest_help() does not
+  /// name.
   virtual std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const;
   virtual std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                            const codegen::Architecture& architecture) const = 0;
@@ -145,7 +151,7 @@ class Operator {
 /// The one table of operators (ops/registry.cpp).
 std::span<const Operator* const> operators();
 
-/// The operator that `text` names before its colon. Throws Failure(invalid_argument) listing what there is.
+/// The operator that `text` names before its colon. Throws Failure(invalid_argument) that lists all operators.
 const Operator& find_operator(std::string_view text);
 
 }  // namespace cubit::ops

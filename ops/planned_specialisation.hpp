@@ -1,4 +1,4 @@
-// A plan as a Specialisation: for operators whose source, workspace and launch all follow from one.
+// A Specialisation made of a plan, for operators whose workspace and launch are functions of one plan struct.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace cubit::ops {
 
-/// `Plan` has a `report`; `Arguments` is the public struct, and the two functions are the operator's.
+/// `Plan` has a member `report`. `Arguments` is the public argument struct. `WorkspaceBytes` and `Encode` are the
+/// operator's functions of a plan and public arguments.
 template <class Plan, class Arguments, auto WorkspaceBytes, auto Encode>
 class PlannedSpecialisation final : public Specialisation {
  public:

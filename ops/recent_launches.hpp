@@ -1,4 +1,4 @@
-// Launches that a thread has made, ready to be made again: an engine repeats those of its layers step after step.
+// A cache of encoded launches of one thread: an inference engine repeats the launches of its layers at every step.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace cubit::ops {
 
-/// What a launch is a function of: nothing else may change it.
+/// The key of the cache: everything that an encoded launch depends on.
 struct LaunchRequest {
   std::uint64_t kernel = 0;  ///< OperatorKernel::id
   std::uint64_t device = 0;  ///< Device::identity()
   const void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  std::span<const std::byte> arguments;  ///< the public struct: Specialisation::repeatable_bytes()
+  std::span<const std::byte> arguments;  ///< the public argument struct, Specialisation::repeatable_bytes() long
 
   std::uint64_t hash() const {
     return hash_of({kernel, device, reinterpret_cast<std::uintptr_t>(workspace), workspace_bytes}, arguments);
@@ -32,15 +32,15 @@ struct LaunchRequest {
   }
 };
 
-/// The launches of a step of a large model, a few hundred, with room for what falls into the same place. A launch is
-/// remembered when it comes for the second time, among a thousand others that are new: those that change with every
-/// step, as where max_length grows, neither take the place of those that stay nor cost a walk over the table. A
-/// thread's own (of_this_thread), so there is no lock; 1 MB of a thread that repeats so many, and what it uses of one
-/// that repeats few.
+/// Holds 512 launches: one step of a large model has a few hundred, and hash collisions need some room. A launch is
+/// stored when its request comes for the second time within about a thousand new requests. Requests that change at
+/// every step, for example because max_length grows, therefore neither evict repeated launches nor touch the memory of
+/// the large table. Each thread has its own table (of_this_thread), so that no lock is needed. A full table takes 1 MB;
+/// pages that a thread does not use take no memory.
 class RecentLaunches {
  public:
-  /// The launch of a request that is equal byte for byte, its tensor maps encoded. Where there is none, what make()
-  /// returns; it stays until the next call, or is remembered.
+  /// The stored launch of a request that is equal byte for byte, with its tensor maps encoded, or else the launch that
+  /// make() returns. The reference is valid until the next call.
   template <class Make>
   const Launch& find_or_make(const LaunchRequest& request, const Make& make) {
     const std::uint64_t hash = request.hash();
@@ -52,7 +52,7 @@ class RecentLaunches {
       return made;
     }
     const Entry& made = table_.add(hash, [&](std::byte* at) {
-      auto* const entry = new (at) Entry{request, {}, make()};  // made where it stays
+      auto* const entry = new (at) Entry{request, {}, make()};  // constructed in place, without a copy
       std::memcpy(entry->arguments.data(), request.arguments.data(), request.arguments.size());
       entry->request.arguments = {entry->arguments.data(), request.arguments.size()};
       return entry;
@@ -62,7 +62,7 @@ class RecentLaunches {
 
  private:
   struct Entry {
-    LaunchRequest request;  ///< its arguments are the entry's
+    LaunchRequest request;  ///< request.arguments refers to the member `arguments` below
     std::array<std::byte, kMostRepeatableBytes> arguments;
     Launch launch;
   };
@@ -70,8 +70,8 @@ class RecentLaunches {
   static_assert(std::is_trivially_copyable_v<Launch>);
 
   RecentTable<Entry, 128, 4> table_;
-  RecentTable<Seen, 128, 8> seen_;  ///< once, by their hashes alone
-  alignas(Launch) std::array<std::byte, sizeof(Launch)> once_;
+  RecentTable<Seen, 128, 8> seen_;                              ///< hashes of requests that came once
+  alignas(Launch) std::array<std::byte, sizeof(Launch)> once_;  ///< the last launch that was made without being stored
 };
 
 }  // namespace cubit::ops

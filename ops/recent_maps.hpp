@@ -1,5 +1,5 @@
-// Tensor maps that a thread has had encoded: a cache stays where it is while what else a launch is made of changes,
-// and to encode what describes it takes the driver as long as all else of a launch.
+// A cache of encoded tensor maps of one thread. A KV cache keeps its address while other arguments of a launch change,
+// and the driver takes as long to encode a tensor map as the rest of a launch takes.
 #pragma once
 
 #include <array>
@@ -13,11 +13,12 @@
 
 namespace cubit::ops {
 
-/// Those of a step of a large model, two for each layer. A thread's own (of_this_thread); 128 KB of one that has so
-/// many.
+/// Holds 512 tensor maps: one step of a large model has two maps for each layer. Each thread has its own table
+/// (of_this_thread); a full table takes 128 KB.
 class RecentMaps {
  public:
-  /// The map as it was encoded for `device` (Device::identity()), or as encode() does now. Throws as that.
+  /// The map as it was encoded for `device` (Device::identity()) before, or else as encode() encodes it now. Throws
+  /// only what encode() throws.
   template <class Encode>
   const runtime::EncodedTensorMap& find_or_encode(std::uint64_t device, const runtime::TensorMap& map,
                                                   const Encode& encode) {
@@ -29,10 +30,10 @@ class RecentMaps {
   }
 
  private:
-  /// All that a map says, and whose it is.
+  /// The device and all members of a map, as words that can be compared and hashed.
   using Words = std::array<std::uint64_t, 15>;
   static Words words_of(std::uint64_t device, const runtime::TensorMap& map) {
-    static_assert(sizeof map == 112, "a member that is new tells maps apart, too");
+    static_assert(sizeof map == 112, "add a new member of TensorMap to these words");
     const auto both = [](std::uint64_t low, std::uint64_t high) { return low | high << 32; };
     const auto& [n0, n1, n2, n3, n4] = map.sizes;
     const auto& [s1, s2, s3, s4] = map.strides;

@@ -1,5 +1,5 @@
-// What a thread has made lately, by a hash of what it was made of: a few hundred entries of a few bytes' or kilobytes'
-// size, found without a lock.
+// A set-associative table of recently made objects, found by the hash of their inputs. A table has a few hundred
+// entries of a few bytes or kilobytes each. One thread uses it, so that it needs no lock.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,17 @@
 
 namespace cubit::ops {
 
-/// Of bytes in whole words, behind four numbers; never 0. By four chains, which the processor follows side by side.
+/// Hash of four numbers followed by `bytes`, whose size is a multiple of 8; never 0. Four independent chains of
+/// multiplications let the processor overlap them.
 std::uint64_t hash_of(const std::array<std::uint64_t, 4>& numbers, std::span<const std::byte> bytes);
 
-/// Entries in places, of which each has a few ways. Where its place is full another goes, which one is up to the hash:
-/// of steps that come again some of a place stay, where the one used least recently would always be the next.
+/// `Places` sets of `Ways` entries each. If the set of a new entry is full, the hash chooses the entry that is
+/// replaced. Engines repeat the same sequence of launches: if a sequence is too long for its set, this choice keeps
+/// some entries, while a replacement of the least recently used entry would always evict the entry that is needed next.
 template <class Entry, std::size_t Places, std::size_t Ways>
 class RecentTable {
  public:
-  /// The entry of this hash that is_it() says yes to, or null.
+  /// The entry of this hash for which is_it(entry) is true, or null.
   template <class IsIt>
   const Entry* find(std::uint64_t hash, const IsIt& is_it) {
     const std::size_t place = hash / 2 % Places;
@@ -34,7 +36,7 @@ class RecentTable {
     return nullptr;
   }
 
-  /// What make(at) makes at an address that is its own; where make() throws, nothing is there.
+  /// Adds the entry that make(at) constructs at the address `at`. If make() throws, that way of the set is empty.
   template <class Make>
   const Entry& add(std::uint64_t hash, const Make& make) {
     const std::size_t place = hash / 2 % Places;
@@ -56,7 +58,7 @@ class RecentTable {
   }
 
   std::array<Hashes, Places> places_{};
-  // Without a constructor's run, so that a page is the process's only once it is used.
+  // Not initialised, so that a page takes memory only once an entry is stored in it.
   alignas(Entry) std::array<std::byte, Places * Ways * sizeof(Entry)> entries_;
 };
 

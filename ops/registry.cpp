@@ -1,4 +1,4 @@
-// The one table of operators. Adding an operator adds a line here and its folder.
+// The table of all operators. A new operator adds one line here and its folder.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// How many stages a ring of copies in shared memory has, and how many blocks with one an SM takes.
+// Chooses the number of stages of a copy pipeline in shared memory, and with it how many blocks an SM holds.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,12 @@ namespace cubit::ops {
 struct Ring {
   int stages = 0;  ///< 0: not even one block fits
   int blocks_per_sm = 0;
-  int shared_memory = 0;  ///< of a block
+  int shared_memory = 0;  ///< bytes of a block
 };
 
-/// Enough bytes in flight first, then more blocks, then fewer stages; a block has all stages but one in flight.
-/// `stage_bytes`: of a block. `shared_memory(stages)`: of a block; `blocks(shared memory)`: that an SM takes.
+/// Chooses by three aims, in this order: enough bytes in flight on an SM, more blocks, fewer stages. A block has all
+/// stages but one in flight. `stage_bytes`: bytes of one stage. `shared_memory(stages)`: bytes of a block's shared
+/// memory. `blocks(shared memory)`: blocks that an SM holds.
 template <class SharedMemory, class Blocks>
 Ring choose_ring(int fewest_stages, int most_stages, int stage_bytes, int enough_bytes,
                  const SharedMemory& shared_memory, const Blocks& blocks) {

@@ -1,4 +1,4 @@
-// Descriptor texts to kernels, remembered by text; many of them at once for many devices.
+// Finds or makes the kernels of descriptor texts, and prepares many kernels for many devices in parallel.
 #include "ops/session.hpp"
 
 #include <fmt/format.h>
@@ -61,7 +61,8 @@ KernelHandle Session::find(const SpellingView& spelling) {
   return found->second;
 }
 
-/// Threads that make one kernel at the same time share the engine's compile; the first to arrive here is remembered.
+/// Threads that make the same kernel at the same time share one compilation in the engine. The handle of the thread
+/// that arrives first is remembered, and all threads get it.
 KernelHandle Session::make(std::string_view canonical, const Operator& op, const codegen::Architecture& architecture,
                            codegen::Code code) {
   auto specialisation = op.specialise(canonical, architecture);

@@ -1,4 +1,5 @@
-// An engine that understands descriptor texts: text ► specialisation ► source ► engine ► kernel, remembered by text.
+// An engine for descriptor texts: text ► specialisation ► source ► engine ► kernel. Kernels are remembered by their
+// text.
 #pragma once
 
 #include <atomic>
@@ -17,10 +18,10 @@
 
 namespace cubit::ops {
 
-/// A kernel together with what knows how to launch it. It carries its own count, so that a handle can leave through the
-/// C surface as a plain pointer and a request that is answered from memory allocates nothing.
+/// A kernel together with the Specialisation that encodes its launches. The struct has its own reference count, so that
+/// the C API can pass a handle as a plain pointer, and a request that is answered from memory allocates nothing.
 struct OperatorKernel {
-  const std::uint64_t id = next_id();  ///< no other kernel of the process had or will have it
+  const std::uint64_t id = next_id();  ///< unique in the process, never reused
   std::string descriptor;              ///< canonical text, or a user's name
   std::shared_ptr<runtime::Kernel> kernel;
   std::shared_ptr<const Specialisation> specialisation;  ///< null for a user's own KernelSource
@@ -38,21 +39,21 @@ struct OperatorKernel {
   mutable std::atomic<std::size_t> references_{0};
 };
 
-/// Where a launch of an operator's goes.
+/// The workspace and the stream of an operator's launch.
 struct LaunchPlace {
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   runtime::Stream stream = nullptr;
-  bool overlap = false;  ///< begin before the kernel ahead has ended, where the kernel can wait for it
+  bool overlap = false;  ///< let the kernel begin before the previous kernel has ended, if the kernel can wait for it
 };
 
 /// The workspace that a launch of `kernel`, which has a specialisation, needs on `device`. `arguments` may be an older
 /// or a newer caller's: see KnownArguments. Throws as Specialisation::workspace_bytes does.
 std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments);
 
-/// Launches `kernel`, which has a specialisation, unless there is nothing to do: a launch that this thread has made
-/// twice of late is not made anew, see RecentLaunches, whose first allocates; no other launch does. Throws as
-/// Specialisation::encode, Device::encode and Kernel::launch do.
+/// Launches `kernel`, which has a specialisation, unless there is nothing to do. A launch that this thread has recently
+/// made twice is not encoded again, see RecentLaunches. Only a thread's first launch allocates memory, for that table.
+/// Throws as Specialisation::encode, Device::encode and Kernel::launch do.
 void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place);
 
 /// Owns one count of an OperatorKernel.
@@ -76,30 +77,33 @@ class KernelHandle {
   const OperatorKernel* operator->() const noexcept { return kernel_; }
   const OperatorKernel& operator*() const noexcept { return *kernel_; }
   explicit operator bool() const noexcept { return kernel_ != nullptr; }
-  /// Hands the count to the caller.
+  /// Passes ownership of the reference count to the caller.
   const OperatorKernel* detach() noexcept { return std::exchange(kernel_, nullptr); }
 
  private:
   const OperatorKernel* kernel_ = nullptr;
 };
 
+/// Maps descriptor texts to kernels. Thread-safe.
 class Session {
  public:
-  /// Spellings other than the canonical one that are remembered, and how long such a text may be. What is beyond costs
-  /// a parse per request; a million spellings of one descriptor cost no more memory than these.
+  /// Number and length of the remembered spellings other than canonical texts. These limits bound the memory that a
+  /// million spellings of one descriptor can take. A request in a spelling beyond them costs a parse.
   static constexpr std::size_t kMaxAliases = 4096;
   static constexpr std::size_t kMaxAliasLength = 1024;
 
   explicit Session(runtime::Settings settings, runtime::LogSink log);
 
-  /// One hash lookup under a shared lock when `text` was asked for before in exactly this spelling. Any spelling of one
-  /// descriptor gives the same kernel.
+  /// The kernel of a descriptor. All spellings of one descriptor give the same kernel. A request in a remembered
+  /// spelling costs one hash lookup under a shared lock.
   KernelHandle get(std::string_view text, const codegen::Architecture& architecture,
                    codegen::Code code = codegen::Code::cubin);
+  /// The kernel of a user's own source, without a Specialisation.
   KernelHandle get(const codegen::KernelSource& source);
 
-  /// Gets every descriptor for every device's architecture and loads it there, on a few threads. Of several failures
-  /// the first in the order of the arguments is thrown, after all have ended; its text names descriptor and device.
+  /// Makes the kernel of every descriptor for every device and loads it there, on several threads. If jobs fail, the
+  /// first failure in the order of the arguments is thrown after all jobs have ended; its text names descriptor and
+  /// device.
   void prepare(std::span<const std::string_view> texts, std::span<runtime::Device* const> devices);
 
   runtime::Engine& engine() { return engine_; }

@@ -1,4 +1,4 @@
-// Words of reports and errors.
+// Formats words of reports and errors.
 #pragma once
 
 #include <fmt/format.h>

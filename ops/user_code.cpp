@@ -1,4 +1,4 @@
-// The one table of user code in a process. What is in it never changes, so a name and hash mean the same at any time.
+// The process's table of user code. An entry never changes, so that a name and hash always stand for the same text.
 #include "ops/user_code.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kLongestText = 65536;
 constexpr std::size_t kHashDigits = 16;
 
-/// Never destroyed: threads may still ask while the process ends.
+/// The table is never destroyed, because other threads may still use it while the process ends.
 struct Table {
   std::mutex mutex;
   std::map<std::string, std::string, std::less<>> texts;  ///< by "name@hash"

@@ -387,7 +387,7 @@ TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
 
 std::string overwriting(const std::string& given, int within) {
   return fmt::format(
-      "{}: outputs would overwrite one another, for what lies within this stride spans {}; accepted: a "
+      "{}: outputs would overwrite one another, for the dimensions within this stride span {}; accepted: a "
       "magnitude of {} and more",
       given, within == 1 ? "1 element" : fmt::format("{} elements", within), within);
 }

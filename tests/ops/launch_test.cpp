@@ -282,7 +282,7 @@ TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
     return tests::refusal_of([&] { kernel_of(text)->encode(&arguments, address(0x10000), 1 << 30, h200()); });
   };
   const auto overwriting = [](const std::string& given, const std::string& within) {
-    return given + ": outputs would overwrite one another, for what lies within this stride spans " + within +
+    return given + ": outputs would overwrite one another, for the dimensions within this stride span " + within +
            " elements; accepted: a magnitude of " + within + " and more";
   };
   EXPECT_EQ(refusal(kInt4, 0, 0, 128), overwriting("output_strides[0] = 0", "128"));

@@ -128,7 +128,7 @@ TEST(MergeLaunch, RefusesByName) {
           "lse at 0x4002: the address is not a multiple of 4 bytes; align it, and pad its rows");
   const auto overwriting = [](const std::string& given, int within) {
     return fmt::format(
-        "{}: outputs would overwrite one another, for what lies within this stride spans {}; accepted: a "
+        "{}: outputs would overwrite one another, for the dimensions within this stride span {}; accepted: a "
         "magnitude of {} and more",
         given, within == 1 ? "1 element" : fmt::format("{} elements", within), within);
   };

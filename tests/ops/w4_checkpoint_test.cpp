@@ -100,12 +100,12 @@ TEST(W4Conversion, OfBytesKeepsEveryWeight) {
   expect_refused([&] { convert_qzeros(W4Format::gptq, W4Format::gptq_v2, kBytes, most, zeros, 1); },
                  "the zero of group 0, column 3, which is 256: gptq_v2 cannot store it; accepted: 0 to 255");
   expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, kBytes, qweight, words, 1); },
-                 "weights of 8 bits: gptq is not converted to awq of so many; accepted: 4");
+                 "weights of 8 bits: gptq cannot be converted to awq with this number of bits; accepted: 4");
   expect_refused(
       [&] {
         convert_qweight(W4Format::gptq, W4Format::gptq_v2, {8, 64, 2, 3}, qweight, words, 1);
       },
-      "weights of 3 bits: gptq is not converted to gptq_v2 of so many; accepted: 4, 8");
+      "weights of 3 bits: gptq cannot be converted to gptq_v2 with this number of bits; accepted: 4, 8");
 }
 
 TEST(W4Conversion, RefusesZerosThatTheOtherCannotStore) {
@@ -134,10 +134,11 @@ TEST(W4Conversion, RefusesWordsThatDoNotFit) {
   expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, kSizes, layer.qweight, dst, 1); },
                  "the result's qweight of 479 words: it does not fit the layer's sizes; accepted: 480");
   for (const W4LayerSizes sizes : {W4LayerSizes{12, 96, 3}, W4LayerSizes{40, 96, 0}, W4LayerSizes{40, 96, 5}})
-    expect_refused([&] { convert_qweight(W4Format::gptq, W4Format::awq, sizes, {}, {}, 1); },
-                   "n = " + std::to_string(sizes.n) + ", k = 96 and " + std::to_string(sizes.groups) +
-                       " groups: these are no sizes of a layer; accepted: multiples of 8 for n and k, and groups that "
-                       "divide k");
+    expect_refused(
+        [&] { convert_qweight(W4Format::gptq, W4Format::awq, sizes, {}, {}, 1); },
+        "n = " + std::to_string(sizes.n) + ", k = 96 and " + std::to_string(sizes.groups) +
+            " groups: a layer cannot have these sizes; accepted: multiples of 8 for n and k, and groups that "
+            "divide k");
   expect_refused([&] { convert_qzeros(W4Format::symmetric, W4Format::awq, kSizes, layer.qzeros, dst, 1); },
                  "the source's qzeros of 15 words: it does not fit the layer's sizes; accepted: 0");
 }

@@ -1,4 +1,4 @@
-// The 16-bit types of queries, activations and outputs: a field that descriptors have in common.
+// The 16-bit types of queries, activations and outputs, which descriptors of several operators use.
 #pragma once
 
 namespace cubit {

@@ -1,21 +1,26 @@
-/* New keys and values into a KV cache: the launch arguments of the operator kv_append.
+/* Appends new keys and values to a KV cache: the launch arguments of the operator kv_append.
  *
  *   cache.key[b, p(b, i), h] = stored(rotated(key[b, i, h], p(b, i)))
  *   cache.value[b, p(b, i), h] = stored(value[b, i, h])
  *
- * with p(b, i) = positions[b, i], or lengths[b] + i. A token whose position is negative or not below cache.max_length,
- * or whose i is not below counts[b], is left out: nothing of it is written. Two tokens of one sequence must not have
- * the same position, nor may two tokens, of whichever sequences, go to the same place of the same page. The number
- * format of the cache and the kind of rotation are the descriptor's: see <cubit/kv_append.hpp>.
+ * for sequence b, new token i and KV head h. The position p(b, i) is positions[b, i] if positions are given, otherwise
+ * lengths[b] + i. The descriptor chooses the cache's number format, which stored() rounds to, and the kind of rotation:
+ * see <cubit/kv_append.hpp>.
  *
- * Rotation in float, each operation rounded by itself: a pair of channels (x, y) becomes (x cos - y sin, y cos + x
- * sin), the cosine and sine those of its position and number; what is then stored is rounded from these floats once.
- * Values that share a scale become anything where one of them is an infinity or NaN, those of a group of int4_rows
- * also where the largest less the smallest of them is more than the largest float.
+ * The kernel writes nothing of a token whose position is negative or not below cache.max_length, or whose i is not
+ * below counts[b]. Two tokens of one sequence must not have the same position. Two tokens, of the same or of different
+ * sequences, must not go to the same place of the same page.
  *
- * int8_split, fp8_e4m3, fp8_e5m2, in float: a scale is max(largest |x| / m, 1e-8), m = 127, 448, 57344, rounded to its
- * type (fp16 saturated to 65504); x / scale, rounded, -0 made +0, is clamped to -m ... m and rounded to the nearest
- * value of the format, ties to even. A scale that is zero, such as 1e-8 in fp16, gives zeros.
+ * Rotation is computed in float, and each operation is rounded by itself. A pair of channels (x, y) becomes
+ * (x cos - y sin, y cos + x sin), with the cosine and sine of the token's position and the pair's number. The result
+ * stays in float and is rounded once, when it is stored. If one of the values that share a scale is an infinity or NaN,
+ * all values of that scale may become anything. This also holds for a group of int4_rows whose largest value less its
+ * smallest value exceeds the largest float.
+ *
+ * int8_split, fp8_e4m3 and fp8_e5m2 are computed in float. A scale is max(largest |x| / m, 1e-8) with m = 127, 448 or
+ * 57344, rounded to the scale's type (fp16 saturates to 65504). The quotient x / scale is rounded, -0 becomes +0, and
+ * the result is clamped to -m ... m and rounded to the nearest value of the format, ties to even. A scale of zero gives
+ * zeros; 1e-8 in fp16 is such a scale.
  */
 #ifndef CUBIT_KV_APPEND_H
 #define CUBIT_KV_APPEND_H
@@ -28,33 +33,33 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished. Strides in elements; the last dimension is
- * contiguous. The addresses and strides of key, value, cosines and sines, in bytes, are multiples of 16. Strides of the
- * cache and of scales that are written may be negative, but none is so small that rows overwrite one another: its
- * magnitude is at least what smaller ones span. What the int32 tensors hold is read on the device: it may change
- * between replays of a CUDA graph. */
+/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements; the last
+ * dimension is contiguous. The addresses and strides of key, value, cosines and sines, in bytes, are multiples of 16.
+ * Strides of the cache and of written scales may be negative. Rows must not overwrite one another: the magnitude of a
+ * stride is at least what smaller strides span. The kernel reads the int32 tensors on the device, so that their
+ * contents may change between replays of a CUDA graph. */
 typedef struct cubit_kv_append_arguments {
   size_t size;              /* sizeof(cubit_kv_append_arguments) */
   const void* key;          /* [batch, tokens, kv_heads, head_dim] */
   const void* value;        /* [batch, tokens, kv_heads, value_dim] */
   int64_t key_strides[3];   /* sequence, token, KV head */
-  int64_t value_strides[3]; /* likewise */
+  int64_t value_strides[3]; /* sequence, token, KV head */
   cubit_kv_cache cache;
-  const int32_t* lengths;   /* [batch] tokens that are in the cache already; NULL: none. One below 0: nothing of that
-                             * sequence is written. Not read beside positions */
-  const int32_t* positions; /* [batch, tokens], or NULL: tokens follow on lengths */
-  const int32_t* counts;    /* [batch] of the tokens those that are there; NULL: all */
-  const float* cosines;     /* [positions, rotary_dim / 2], where the descriptor rotates: those of all positions that
-                             * are stored, at most cache.max_length, are read; else NULL */
+  const int32_t* lengths;   /* [batch] tokens already in the cache; NULL: none. A negative length: nothing of that
+                             * sequence is written. Not read if positions are given */
+  const int32_t* positions; /* [batch, tokens]; NULL: new tokens follow the tokens that lengths counts */
+  const int32_t* counts;    /* [batch] new tokens of each sequence, at most `tokens`; NULL: all `tokens` */
+  const float* cosines;     /* [positions, rotary_dim / 2] if the descriptor rotates, else NULL. The kernel reads the
+                             * rows of all positions that it stores, at most cache.max_length rows */
   const float* sines;       /* as cosines */
   int64_t rotary_stride;    /* of cosines and of sines, from position to position; not read without them */
-  int32_t rotary_dim;       /* channels that are rotated, the first of a row: a multiple of 16 up to head_dim; where
-                             * the descriptor does not rotate, 0 */
-  int32_t batch;            /* 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
-  int32_t tokens;           /* new ones per sequence; 0: nothing is launched */
-  cubit_kv_scales
-      scales; /* scales=head and group: written beside each row, so that no stride from token to token is 0; token
-                             * and tensor: read, for a row alone does not decide them */
+  int32_t rotary_dim;       /* rotated channels, the first of a row: a multiple of 16 up to head_dim; 0 if the
+                             * descriptor does not rotate */
+  int32_t batch;            /* sequences; 0: nothing is launched; batch * tokens * cache.kv_heads at most 2147483647 */
+  int32_t tokens;           /* new tokens per sequence; 0: nothing is launched */
+  /* Scales of the cache. scales=head and scales=group: written with each row, so that no stride from token to token is
+   * 0. scales=token and scales=tensor: read, because one row alone does not determine such a scale. */
+  cubit_kv_scales scales;
 } cubit_kv_append_arguments;
 
 #ifdef __cplusplus

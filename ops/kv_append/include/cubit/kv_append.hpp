@@ -11,31 +11,31 @@
 
 namespace cubit {
 
-/// Which channels of a key make a pair that rotary embedding turns; of the first rotary_dim channels.
+/// Which two of a key's first rotary_dim channels rotary embedding rotates together.
 enum class Rotary {
   none,
-  interleaved,  ///< 2i and 2i + 1
-  half_split,   ///< i and i + rotary_dim / 2
+  interleaved,  ///< channels 2i and 2i + 1
+  half_split,   ///< channels i and i + rotary_dim / 2
 };
 
-/// New keys and values into a KV cache: rotated where asked for, stored in the cache's format, in one pass.
+/// Appends new keys and values to a KV cache in one pass: rotates keys if asked to, and stores in the cache's format.
 /// Text form: kv_append:kv=int4_rows,groups=4,rotary=half_split   (fields at their default are left out)
 struct KvAppend {
-  /// Channels per head: 64, 80, 96, 112, 128, 160, 192 or 256. int4_rows of 80 and 112, likewise as value_dim, are
-  /// read by kv_gather alone: gqa_decode does not take them.
+  /// Channels per head: 64, 80, 96, 112, 128, 160, 192 or 256. Only kv_gather reads int4_rows of 80 and 112 channels,
+  /// also for value_dim: gqa_decode does not take them.
   int head_dim = 128;
   KvFormat kv = KvFormat::bf16;
   int groups = 1;  ///< int4_rows and scales=group only: 1, 2, 4 or 8 per row, of a multiple of 16 channels each
   KvScales scales = KvScales::head;        ///< int8_split, fp8_e4m3 and fp8_e5m2 only
-  ScaleType scale_type = ScaleType::fp32;  ///< likewise
-  Element input = Element::bf16;
+  ScaleType scale_type = ScaleType::fp32;  ///< int8_split, fp8_e4m3 and fp8_e5m2 only
+  Element input = Element::bf16;           ///< type of the new keys and values
   Rotary rotary = Rotary::none;
   KvAddressing cache = KvAddressing::contiguous;
-  int value_dim = 0;                             ///< channels of a value: as head_dim; 0: head_dim
-  std::optional<KvFormat> value = {};            ///< format of values; empty: they are stored as keys are
-  int value_groups = 1;                          ///< beside `value` only: for it what groups is for kv
-  KvScales value_scales = KvScales::head;        ///< likewise
-  ScaleType value_scale_type = ScaleType::fp32;  ///< likewise
+  int value_dim = 0;                             ///< channels of a value, as of head_dim; 0: head_dim
+  std::optional<KvFormat> value = {};            ///< format of values; empty: values are stored as keys are
+  int value_groups = 1;                          ///< with `value` only: its groups, as `groups` for kv
+  KvScales value_scales = KvScales::head;        ///< with `value` only: its scales
+  ScaleType value_scale_type = ScaleType::fp32;  ///< with `value` only: the type of its scales
 
   auto operator<=>(const KvAppend&) const = default;
 

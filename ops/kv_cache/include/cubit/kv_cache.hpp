@@ -1,4 +1,4 @@
-// KV caches as descriptors name them: how a row is stored, and how rows are found.
+// The vocabulary of descriptors for KV caches: how a row is stored (KvFormat, KvScales) and found (KvAddressing).
 #pragma once
 
 #include <cubit/kv_cache.h>
@@ -13,43 +13,45 @@ enum class KvFormat {
   bf16,
   fp16,
   int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
-  // Values of one byte; their scales are a tensor of their own: see KvScales. value = scale · byte
+  // Formats of one byte per channel. Their scales are a separate tensor: see KvScales. value = scale · byte
   int8_split,  ///< signed bytes, -127 … 127
   fp8_e4m3,    ///< e4m3fn: up to 448, no infinity
   fp8_e5m2,    ///< up to 57344
 };
 
-/// Which values of a cache have a scale in common, where scales are a tensor of their own.
+/// Which channels of a cache share one scale, for formats whose scales are a separate tensor.
 enum class KvScales {
-  head,    ///< a row: one token and one KV head; [batch, tokens, kv_heads]. One per KV head: strides of 0, where read
-  token,   ///< the rows of a token; [batch, tokens]
-  tensor,  ///< all keys, and all values; one number each
-  group,   ///< a row's group of channels; [batch, tokens, kv_heads, groups]
+  head,    ///< the row of one token and one KV head: scales are [batch, tokens, kv_heads]. Operators that only read
+           ///< scales also take one scale per KV head, by strides of 0 for batch and tokens
+  token,   ///< all rows of one token: scales are [batch, tokens]
+  tensor,  ///< all keys share one number, and all values share one number
+  group,   ///< one group of channels of a row: scales are [batch, tokens, kv_heads, groups]
 };
+/// Type of a scale in memory.
 enum class ScaleType { fp32, fp16 };
 
-/// Whether scales are a tensor of their own.
+/// Whether the scales of `format` are a separate tensor.
 inline bool has_scales(KvFormat format) { return format >= KvFormat::int8_split; }
 
-/// As the field `kv` has it.
+/// The text of a format in the field `kv`.
 inline const char* text_of(KvFormat format) {
   constexpr const char* kNames[] = {"bf16", "fp16", "int4_rows", "int8_split", "fp8_e4m3", "fp8_e5m2"};
   return kNames[static_cast<int>(format)];
 }
-/// As the field `scales` has it.
+/// The text in the field `scales`.
 inline const char* text_of(KvScales scales) {
   constexpr const char* kNames[] = {"head", "token", "tensor", "group"};
   return kNames[static_cast<int>(scales)];
 }
 
-/// Bytes of one row.
+/// Bytes of the row of one token and one KV head, scales in tensors of their own not counted.
 inline int kv_row_bytes(KvFormat format, int head_dim, int groups) {
   if (has_scales(format)) return head_dim;
   return format == KvFormat::int4_rows ? 4 * groups + head_dim / 2 : 2 * head_dim;
 }
 
-/// Of a descriptor whose values may be stored otherwise than its keys, the fields value_dim, value, value_groups,
-/// value_scales and value_scale_type, where they say so. `add`: what takes a field's name and text.
+/// Adds the fields value_dim, value, value_groups, value_scales and value_scale_type of a descriptor to its text, as
+/// far as they store values differently from keys. `add` is called with a field's name and text.
 template <class Descriptor, class Add>
 void add_value_fields(const Descriptor& descriptor, Add&& add) {
   const Descriptor standard;
@@ -65,9 +67,11 @@ void add_value_fields(const Descriptor& descriptor, Add&& add) {
   if (descriptor.value_scale_type != standard.value_scale_type) add("value_scale_type", "fp16");
 }
 
+/// How a kernel finds the row of a token.
 enum class KvAddressing {
-  contiguous,  ///< one tensor [batch, tokens, kv_heads, row]
-  /// pages of 1 to 256 tokens, [pages, page size, kv_heads, row] or [pages, kv_heads, page size, row], and a table
+  contiguous,  ///< in one tensor [batch, tokens, kv_heads, row]
+  /// in pages of 1 to 256 tokens, [pages, page size, kv_heads, row] or [pages, kv_heads, page size, row], through a
+  /// page table
   paged,
 };
 

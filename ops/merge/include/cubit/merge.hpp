@@ -16,12 +16,12 @@ inline const char* text_of(MergeElement element) {
   return kNames[static_cast<int>(element)];
 }
 
-/// Partial results of attention merged by their log-sum-exp.
+/// Merges partial results of attention by their log-sum-exp.
 /// Text form: merge:head_dim=64,input=fp32   (fields at their default are left out)
 struct Merge {
   int head_dim = 128;                        ///< channels per head: a multiple of 8 from 8 to 512
-  MergeElement input = MergeElement::bf16;   ///< of the partial outputs
-  MergeElement output = MergeElement::bf16;  ///< of the result
+  MergeElement input = MergeElement::bf16;   ///< type of the partial outputs
+  MergeElement output = MergeElement::bf16;  ///< type of the result
 
   auto operator<=>(const Merge&) const = default;
 

@@ -1,4 +1,4 @@
-/* A plain copy of a buffer: the launch arguments of the operator stream_copy. */
+/* Copies a buffer: the launch arguments of the operator stream_copy. */
 #ifndef CUBIT_STREAM_COPY_H
 #define CUBIT_STREAM_COPY_H
 
@@ -9,10 +9,11 @@
 extern "C" {
 #endif
 
+/* Device pointers belong to the caller and are valid until the launch has finished. */
 typedef struct cubit_stream_copy_arguments {
   size_t size;        /* sizeof(cubit_stream_copy_arguments) */
-  const void* source; /* device memory, 16-byte aligned */
-  void* destination;  /* likewise; the two do not overlap */
+  const void* source; /* 16-byte aligned */
+  void* destination;  /* 16-byte aligned; source and destination do not overlap */
   int64_t bytes;      /* a multiple of 16 */
 } cubit_stream_copy_arguments;
 

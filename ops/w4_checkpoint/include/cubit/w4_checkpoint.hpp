@@ -1,9 +1,10 @@
-// Weights of 4 bits, or of 8 but for awq, from one checkpoint's layout to another's, on the host: what each of them
-// means stays the same, bit for bit.
+// Converts quantised weights from one checkpoint layout to another on the host. Weights have 4 bits, or 8 bits in all
+// formats except awq. The meaning of each weight and each zero stays the same, bit for bit.
 //
-// A layer of k input and n output features has qweight, scales [groups, n], and, but for symmetric, qzeros int32
-// [groups, n / 8], of 8 bits [groups, n / 4]; <cubit/w4a16_gemm.hpp> says what the words of each format mean. Scales
-// are the same in all of them. Nothing here allocates or opens a file; both sides are the caller's, dense.
+// A layer of k input and n output features has qweight, scales [groups, n] and qzeros: int32 [groups, n / 8], with 8
+// bits [groups, n / 4], and none for symmetric. <cubit/w4a16_gemm.hpp> says what the words of each format mean, and
+// docs/operators/w4a16_gemm.md#layouts shows them. Scales are the same in all formats. No function here opens a file or
+// allocates tensors: source and result are the caller's, and dense.
 #pragma once
 
 #include <cubit/cubit.hpp>
@@ -21,28 +22,30 @@
 
 namespace cubit {
 
-/// As descriptors spell it.
+/// The text of a format in a descriptor.
 inline const char* text_of(W4Format format) {
   constexpr const char* kNames[] = {"gptq", "gptq_v2", "awq", "symmetric"};
   return kNames[static_cast<int>(format)];
 }
 
-/// Sizes of a layer. Legal are multiples of 8 for n and k, groups that divide k, and 4 or 8 bits.
+/// Sizes of a layer. n and k must be multiples of 8, the number of groups must divide k, and bits must be 4 or 8.
 struct W4LayerSizes {
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t groups = 0;
-  int bits = 4;  ///< of a weight, and of a zero
+  std::int64_t n = 0;       ///< output features
+  std::int64_t k = 0;       ///< input features
+  std::int64_t groups = 0;  ///< groups of input features, each with a scale per output feature
+  int bits = 4;             ///< bits of a weight and of a zero
 
+  /// Weights or zeros in one int32 word.
   int in_word() const { return 32 / bits; }
   std::size_t qweight_words() const { return static_cast<std::size_t>(n / in_word() * k); }
   std::size_t qzeros_words() const { return static_cast<std::size_t>(groups * (n / in_word())); }
-  /// [rows, columns] of a format's qweight.
+  /// Shape [rows, columns] of a format's qweight.
   std::array<std::int64_t, 2> qweight_shape(W4Format format) const {
     return format == W4Format::awq ? std::array{k, n / in_word()} : std::array{k / in_word(), n};
   }
 };
 
+/// Whether a checkpoint of this format has qzeros.
 inline bool stores_zeros(W4Format format) { return format != W4Format::symmetric; }
 
 namespace w4_checkpoint_detail {
@@ -64,7 +67,7 @@ inline void require_bits(W4Format from, W4Format to, int bits) {
   const bool is_awq = from == W4Format::awq || to == W4Format::awq;
   if (bits == 4 || (bits == 8 && !is_awq)) return;
   refuse("weights of " + std::to_string(bits) + " bits",
-         std::string(text_of(from)) + " is not converted to " + text_of(to) + " of so many",
+         std::string(text_of(from)) + " cannot be converted to " + text_of(to) + " with this number of bits",
          is_awq ? "accepted: 4" : "accepted: 4, 8");
 }
 
@@ -73,7 +76,7 @@ inline void require_sizes(const W4LayerSizes& sizes) {
   if (is_multiple(sizes.n) && is_multiple(sizes.k) && sizes.groups > 0 && sizes.k % sizes.groups == 0) return;
   refuse("n = " + std::to_string(sizes.n) + ", k = " + std::to_string(sizes.k) + " and " +
              std::to_string(sizes.groups) + " groups",
-         "these are no sizes of a layer", "accepted: multiples of 8 for n and k, and groups that divide k");
+         "a layer cannot have these sizes", "accepted: multiples of 8 for n and k, and groups that divide k");
 }
 
 inline void require_words(const char* name, std::size_t given, std::size_t expected) {
@@ -82,8 +85,8 @@ inline void require_words(const char* name, std::size_t given, std::size_t expec
          "accepted: " + std::to_string(expected));
 }
 
-/// Ranges that together are [0, count), on so many threads. Rethrows the first exception, by the ranges' order, after
-/// all have ended.
+/// Splits [0, count) into one range per thread and calls body(first, last) for each range on its own thread. If ranges
+/// throw, the exception of the first such range is rethrown after all threads have ended.
 template <class Body>
 void on_ranges(std::int64_t count, int threads, Body body) {
   const std::int64_t parts = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
@@ -99,7 +102,7 @@ void on_ranges(std::int64_t count, int threads, Body body) {
   std::int64_t part = 1;
   try {
     for (; part < parts; ++part) helpers.emplace_back(work, part);
-  } catch (const std::exception&) {  // out of threads: this one does what is left
+  } catch (const std::exception&) {  // no more threads: the calling thread takes the remaining ranges
   }
   work(0);
   for (; part < parts; ++part) work(part);
@@ -108,7 +111,8 @@ void on_ranges(std::int64_t count, int threads, Body body) {
     if (failure) std::rethrow_exception(failure);
 }
 
-/// Nibble j of word i becomes nibble i of word j: halves change places, then bytes, then nibbles.
+/// Nibble j of word i becomes nibble i of word j: the first step swaps halves of words, the next bytes, the last
+/// nibbles.
 inline void transpose(std::array<std::uint32_t, 8>& words) {
   constexpr std::uint32_t kLow[] = {0x0000ffff, 0x00ff00ff, 0x0f0f0f0f};
   for (int step = 0, distance = 4; distance > 0; ++step, distance /= 2) {
@@ -123,15 +127,16 @@ inline void transpose(std::array<std::uint32_t, 8>& words) {
   }
 }
 
-/// The column, of those that a word holds, of the field at `place`.
+/// The column, counted within a word, of the field at `place` of the word.
 inline std::size_t column_at(W4Format format, int place) {
   const auto index = static_cast<std::size_t>(place);
   return format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[index]) : index;
 }
 
+/// A zero less its stored value.
 inline int stored_less(W4Format format) { return format == W4Format::gptq ? 1 : 0; }
 
-/// The zeros that a word's fields of `bits` mean, by column.
+/// The zeros that a word of fields of `bits` stands for, in the order of columns.
 inline std::array<int, 8> zeros_of(W4Format format, int bits, std::uint32_t word) {
   std::array<int, 8> zeros{};
   for (int place = 0; place < 32 / bits; ++place) {
@@ -141,6 +146,7 @@ inline std::array<int, 8> zeros_of(W4Format format, int bits, std::uint32_t word
   return zeros;
 }
 
+/// The zeros that a format can store.
 struct ZeroRange {
   int least;
   int largest;
@@ -160,8 +166,9 @@ inline std::uint32_t word_of(W4Format format, int bits, const std::array<int, 8>
 
 }  // namespace w4_checkpoint_detail
 
-/// A layer's weights. `src` and `dst` have sizes.qweight_words() words and do not overlap. Throws Error (invalid
-/// argument) where they have not, and for bits that a format does not have.
+/// Converts a layer's weights on up to `threads` threads. `src` and `dst` have sizes.qweight_words() words each and do
+/// not overlap. Throws Error (invalid argument) for another number of words, for illegal sizes, and for bits that a
+/// format does not have.
 inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                             std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
@@ -175,7 +182,7 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
     return;
   }
   const std::int64_t columns = sizes.n / 8;
-  // Eight k's of eight n's at a time: as many as eight words of either layout hold.
+  // Each step converts 8 x 8 weights, eight input features of eight output features: eight words of either layout.
   on_ranges(sizes.k / 8, threads, [&](std::int64_t first, std::int64_t last) {
     std::array<std::uint32_t, 8> words{};
     for (std::int64_t i = first; i < last; ++i) {
@@ -196,9 +203,11 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
   });
 }
 
-/// A layer's zeros. Of a format that stores none, `src` is empty: every zero is 8, of 8 bits 128; likewise `dst`.
-/// Throws Error (invalid argument) for a zero that `to` cannot store (of 4 bits: gptq 1 to 16, gptq_v2 and awq 0 to 15,
-/// symmetric 8; of 8 bits: gptq 1 to 256, gptq_v2 0 to 255, symmetric 128), naming it.
+/// Converts a layer's zeros on up to `threads` threads. `src` and `dst` have sizes.qzeros_words() words each. For a
+/// format that stores no zeros the span is empty, and every zero is 8, with 8 bits 128.
+///
+/// Throws Error (invalid argument) that names the first zero that `to` cannot store. With 4 bits gptq stores 1 to 16,
+/// gptq_v2 and awq 0 to 15, symmetric 8. With 8 bits gptq stores 1 to 256, gptq_v2 0 to 255, symmetric 128.
 inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes, std::span<const std::uint32_t> src,
                            std::span<std::uint32_t> dst, int threads) {
   using namespace w4_checkpoint_detail;
@@ -228,7 +237,7 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
   });
 }
 
-/// Whether a group index says nothing new: g_idx[k] = k / group size. awq can have no other.
+/// Whether g_idx[k] = k / group size for every k, so that g_idx is not needed. awq has no other order.
 inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
   if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1 || sizes.groups > sizes.k) return false;
   const std::int64_t group_size = sizes.k / sizes.groups;

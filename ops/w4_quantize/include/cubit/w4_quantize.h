@@ -1,16 +1,17 @@
-/* Weights rounded to 4 bits on the device: the launch arguments of the operator w4_quantize.
+/* Rounds weights to 4 bits on the device: the launch arguments of the operator w4_quantize.
  *
- * For a group of weights w (one output feature n, group size input features k), in float, halves rounded to even:
- *   scheme=asymmetric  lowest = min(w, 0), highest = max(w, 0); format=gptq, which cannot store a zero of 0, takes
- *                      min(lowest, -highest * float(1 / 14)) for lowest
+ * A group has the weights w of one output feature n and as many input features k as the group size. All formulas are
+ * computed in float, and halves are rounded to even:
+ *   scheme=asymmetric  lowest = min(w, 0), highest = max(w, 0). format=gptq cannot store a zero of 0 and therefore uses
+ *                      min(lowest, -highest * float(1 / 14)) as lowest.
  *                      scale = fp16((highest - lowest) / 15)
  *                      zero = round(-lowest / scale) clamped to 0 (gptq: 1) ... 15
  *   scheme=symmetric   scale = fp16(2 max|w| / 15), zero = 8; format=symmetric stores no zeros
  *   q = clamp(round(w / scale) + zero, 0, 15)
- * scale is clamped to 2^-24 ... 65504, and everything after it takes it as it is stored. A NaN or an infinity among the
- * weights of a group gives anything in that group. The error of a weight is |w - (q - zero) scale|.
+ * The scale is clamped to 2^-24 ... 65504, and all later steps use the scale as it is stored. A NaN or an infinity
+ * among the weights of a group gives anything in that group. The error of a weight is |w - (q - zero) scale|.
  *
- * qweight, qzeros and scales are what w4a16_gemm takes for the same format and group size; see <cubit/w4a16_gemm.hpp>.
+ * w4a16_gemm takes qweight, qzeros and scales for the same format and group size; see <cubit/w4a16_gemm.hpp>.
  */
 #ifndef CUBIT_W4_QUANTIZE_H
 #define CUBIT_W4_QUANTIZE_H
@@ -22,20 +23,22 @@
 extern "C" {
 #endif
 
-/* Device pointers, owned by the caller, valid until the launch has finished, multiples of 16 bytes (qzeros, and qweight
- * for format=awq: of 4). What is written is dense, and lies apart from the weights and from one another. */
+/* Device pointers belong to the caller and are valid until the launch has finished. Addresses are multiples of 16
+ * bytes; qzeros, and qweight for format=awq, of 4. Tensors that are written are dense, and overlap neither the weights
+ * nor one another. */
 typedef struct cubit_w4_quantize_arguments {
   size_t size;           /* sizeof(cubit_w4_quantize_arguments) */
-  const void* weights;   /* [n, k] as a linear layer has them: an output feature's weights side by side */
+  const void* weights;   /* [n, k] as a linear layer has them: the weights of one output feature are contiguous */
   void* qweight;         /* int32 words of the format: [k / 8, n]; for awq [k, n / 8] */
   void* qzeros;          /* int32 [k / group size, n / 8]; NULL for format=symmetric */
   void* scales;          /* fp16 [k / group size, n] */
   float* max_error;      /* [k / group size, n] largest error of each group's weights, or NULL */
-  float* rms_error;      /* likewise, the root of their mean square (infinite for errors beyond about 1e19), or NULL */
+  float* rms_error;      /* [k / group size, n] root mean square of each group's errors (infinite for errors beyond
+                          * about 1e19), or NULL */
   int64_t weight_stride; /* from output feature to output feature in elements, a multiple of 8 */
   int32_t n;             /* output features, a multiple of 8; 0: nothing is launched; at most 2097120 */
-  int32_t k; /* input features, a multiple of the group size, of 8 where one group is all of k; at least 1, at
-                          * most 2^30 */
+  int32_t k;             /* input features: a multiple of the group size, or of 8 if one group has all of k; at least 1,
+                          * at most 2^30 */
 } cubit_w4_quantize_arguments;
 
 #ifdef __cplusplus

@@ -10,25 +10,25 @@
 
 namespace cubit {
 
-/// What the four bits of a group span.
+/// The range of weights that the four bits of a group cover.
 enum class W4Scheme {
-  asymmetric,  ///< from its least to its largest weight, and zero: the zero is fitted
-  symmetric,   ///< as far below zero as above: the zero is 8
+  asymmetric,  ///< from the group's smallest to its largest weight, always including 0; the zero point is fitted
+  symmetric,   ///< as far below 0 as above; the zero point is 8
 };
 
-/// Weights of a linear layer rounded to nearest, to 4 bits per weight, as a checkpoint stores them.
+/// Rounds the weights of a linear layer to nearest, to 4 bits per weight, as a checkpoint stores them.
 /// Text form: w4_quantize:format=awq,group_size=64   (fields at their default are left out)
 struct W4Quantize {
   W4Format format = W4Format::gptq;
-  int group_size = 128;  ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
-  W4Scheme scheme = W4Scheme::asymmetric;  ///< of format=symmetric always symmetric, and not a field
-  Element input = Element::fp16;           ///< of the weights
+  int group_size = 128;  ///< input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
+  W4Scheme scheme = W4Scheme::asymmetric;  ///< not a field for format=symmetric, whose scheme is always symmetric
+  Element input = Element::fp16;           ///< type of the weights
 
   auto operator<=>(const W4Quantize&) const = default;
 
   bool stores_zeros() const { return format != W4Format::symmetric; }
   bool fits_zeros() const { return stores_zeros() && scheme == W4Scheme::asymmetric; }
-  /// What a stored zero is less than the zero that is meant.
+  /// The zero point less its stored value.
   int zero_offset() const { return format == W4Format::gptq ? 1 : 0; }
 
   /// The canonical text, which Engine::get takes.

@@ -9,52 +9,53 @@
 
 namespace cubit {
 
-/// How a checkpoint stores weights of k input and n output features, and their zeros. Of 8 bits (not awq) bytes take
-/// the place of nibbles: qweight int32 [k / 4, n], byte j of word (i, n) is k = 4i + j; symmetric: every zero is 128.
+/// How a checkpoint stores weights of k input and n output features, and their zeros. With 8 bits (not awq) bytes take
+/// the place of nibbles: qweight is int32 [k / 4, n], and byte j of word (i, n) is k = 4i + j. A symmetric zero of 8
+/// bits is 128.
 enum class W4Format {
-  gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; stored zeros are one less than meant
-  gptq_v2,  ///< the same, zeros stored as they are meant
+  gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; a zero is stored less one
+  gptq_v2,  ///< qweight as gptq; a zero is stored as it is
   awq,      ///< qweight int32 [k, n / 8]: nibble j of word (k, i) is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7
-  symmetric,  ///< words as gptq, every zero is 8
+  symmetric,  ///< qweight as gptq; every zero is 8, and none is stored
 };
 
-/// What is applied to the product and its bias.
+/// The function that is applied to the product plus its bias.
 enum class GemmFunction {
   none,
   relu,
   silu,
   gelu,       ///< exact, by the error function
-  gelu_tanh,  ///< its approximation by tanh
+  gelu_tanh,  ///< gelu approximated by tanh
   silu_gate,  ///< silu of the first half of the columns times the second half
 };
 
-/// Activations times 4-bit or 8-bit weights, as a checkpoint stores them.
+/// Multiplies activations by 4-bit or 8-bit weights as a checkpoint stores them.
 /// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
-  int bits = 4;          ///< of a weight and of a zero: 4, or 8 (not of awq)
-  int group_size = 128;  ///< k's that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
-  /// Of activations, bias, residual and output. Sums of a group's activations times q - zero are fp32, before their
-  /// scale: bf16 activations whose magnitude times group size times 2^bits exceeds 3.4e38 may make them infinite where
-  /// the product would not be.
+  int bits = 4;          ///< bits of a weight and of a zero: 4, or 8 (not for awq)
+  int group_size = 128;  ///< input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
+  /// Type of activations, bias, residual and output. A group's activations times q - zero are summed in fp32 before the
+  /// sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16 activations times
+  /// group size times 2^bits exceeds 3.4e38.
   Element element = Element::fp16;
-  int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, of 4 bits, 64; any m is computed with each
-  /// Columns of the weights that a block computes: 256, or with at most 16 rows 64 or 32, or on sm_90a 224, 160, 128
-  /// or 96.
+  int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, with 4 bits, 64; every value serves any m
+  /// Columns of the weights that a block computes: 256, or with a tile_m of at most 16 also 64 and 32, and on sm_90a
+  /// 224, 160, 128 and 96.
   int tile_n = 256;
-  /// g_idx names the group of each k; not of awq, and not where one group is all of k. Of fp16 scale · (q - zero) must
-  /// not exceed 65504, which scales up to 4094 (bits=8: 255) do not; else outputs are no numbers. Nor are those of an
-  /// infinite activation: a weight is two terms.
+  /// g_idx names the group of each k. Not for awq, and not if one group has all of k. With fp16, scale · (q - zero)
+  /// must not exceed 65504, otherwise outputs are NaN; scales up to 4094 (bits=8: 255) are safe. An infinite activation
+  /// gives NaN, too, because a weight is multiplied as two terms.
   bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
-  int alignment = 16;  ///< awq only: bytes that qweight and its rows of n / 2 bytes are a multiple of: 16 or 4
-  /// A row's bits do not depend on the other rows, nor on how many there are: k is added up in an order that follows
-  /// from n and k alone. Not with CUBIT_W4A16_STREAM_K.
+  int alignment = 16;  ///< awq only: bytes that divide qweight's address and its rows of n / 2 bytes: 16 or 4
+  /// A row's bits do not depend on the other rows or on their number: the order in which k is added up follows from n
+  /// and k alone. Not with CUBIT_W4A16_STREAM_K.
   bool batch_invariant = false;
-  /// Launches may ask for CUBIT_W4A16_SPLIT_K_ATOMIC, whose bits differ from run to run; all others are as without. Of
-  /// tile_n=256, and not with batch_invariant.
+  /// Launches may ask for CUBIT_W4A16_SPLIT_K_ATOMIC, whose bits differ from run to run. Other launches give the same
+  /// bits as without this field. Only with tile_n=256, and not with batch_invariant.
   bool atomic_splits = false;
   std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
 
