@@ -1,4 +1,4 @@
-// From the text to the kernel and its launch: descriptor, plan, parameters.
+// Turns a kv_append descriptor into a kernel's source and report, and public arguments into a launch.
 #include <algorithm>
 
 #include "base/lifetime.hpp"
@@ -14,7 +14,7 @@ std::vector<Field<KvAppend>> make_fields() {
   table.push_back(kv_cache::element_field<KvAppend>("input", "type of the new keys and values", &KvAppend::input));
   table.push_back(word_field<KvAppend, Rotary>(
       {"rotary", "none, interleaved, half_split", "none",
-       "rotary embedding of keys: channels 2i and 2i + 1 are a pair, or i and i + rotary_dim / 2"},
+       "rotary embedding of keys: rotates channels 2i and 2i + 1 together, or i and i + rotary_dim / 2"},
       &KvAppend::rotary,
       {{"none", Rotary::none}, {"interleaved", Rotary::interleaved}, {"half_split", Rotary::half_split}}));
   table.push_back(kv_cache::addressing_field<KvAppend>());
@@ -26,10 +26,11 @@ std::string_view rotary_type(Rotary rotary) {
   return rotary == Rotary::interleaved ? "cubit::InterleavedRotary<kLanes>" : "cubit::HalfSplitRotary<kLanes>";
 }
 
-/// That an SM holds at least: in the 56, 64 and 72 registers that this leaves them, no kernel spills. Angles of
-/// half_split take 16 of a lane; pointers to scales, lanes without channels and, on later architectures, values that
-/// are stored otherwise some more. SMs of fewer threads have slower memory each, and in fewer registers sm_120 would
-/// spill.
+/// Blocks that an SM must hold at least, for __launch_bounds__: 9, 8 and 7 blocks leave a thread 56, 64 and 72
+/// registers, in which no kernel spills. The angles of half_split take 16 registers of a lane. Pointers to scales,
+/// lanes without channels and, on later architectures, values stored differently from keys take some more. SMs with
+/// fewer than 2048 threads get 7 blocks: with fewer registers sm_120 would spill, and the slower memory of such SMs
+/// needs fewer threads.
 int blocks_of(const KvAppend& descriptor, const codegen::Architecture& architecture) {
   if (architecture.threads_per_sm < 2048) return 7;
   if (descriptor.rotary == Rotary::none) return 9;
@@ -55,17 +56,18 @@ void check_rotary(const KvAppend& descriptor, const Arguments& arguments) {
   require_alignment("sines", arguments.sines, &arguments.rotary_stride, 1, 4, 16);
 }
 
-/// Tokens of a sequence, or of one of its pages, that may be written.
+/// The tokens of a sequence, or of one page, that a launch may write.
 std::int64_t place_tokens(const cubit_kv_cache& cache) {
   return cache.page_size > 0 ? std::min(cache.page_size, cache.max_length) : cache.max_length;
 }
 
-/// Of one scale per KV head, which readers take, a token would overwrite what all others rest on.
+/// Refuses scales with a token stride of 0. Kernels that read scales accept one scale per KV head, but here each token
+/// would overwrite the scale of all other tokens.
 void check_written_scales(const kv_cache::CacheFormats& formats, const Arguments& arguments) {
   if (place_tokens(arguments.cache) <= 1) return;
   constexpr const char* kRule =
-      "it must not be 0 where scales are written, for each row makes its own (one scale for all: scales=tensor, which "
-      "are read)";
+      "it must not be 0 where scales are written, for each row writes its own scale (scales=tensor has one scale for "
+      "all rows, which is only read)";
   const auto check = [&](const kv_cache::RowFormat& format, const char* name, std::int64_t stride) {
     require_argument(!format.makes_scales() || stride != 0, name, kRule, stride);
   };
@@ -73,7 +75,7 @@ void check_written_scales(const kv_cache::CacheFormats& formats, const Arguments
   check(formats.value, "scales.value_strides[1]", arguments.scales.value_strides[1]);
 }
 
-/// No token's rows, or scales, share anything with another's.
+/// Requires that the rows and scales of different tokens do not overlap.
 void check_written(const kv_cache::CacheFormats& formats, const Arguments& arguments) {
   const cubit_kv_cache& cache = arguments.cache;
   const std::int64_t extents[] = {cache.page_size > 0 ? cache.pages : arguments.batch, place_tokens(cache),
@@ -101,15 +103,16 @@ void check_tensors(const KvAppend& descriptor, const PointerChecks& pointers, co
   check_rotary(descriptor, arguments);
 }
 
-/// Whether keys and values stay rows of 16 bits that nothing turns.
+/// Whether the kernel only copies: rows have 16 bits in input and cache, and keys are not rotated.
 bool is_copy(const KvAppend& descriptor) {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   return formats.key.is_16bit() && formats.value.is_16bit() && descriptor.rotary == Rotary::none;
 }
 
-/// Heads of a token that a lane group takes one after the other: place, position and angles are found once for all of
-/// them. That and the wait for the first row take as long as 1.5 rows, which more heads share; but blocks become fewer,
-/// and the device holds so many at once. Copies take one each: memory alone bounds them.
+/// The number of heads of a token that a lane group handles in sequence. The group finds the token's place, position
+/// and angles once for all its heads. This work and the wait for the first row take as long as 1.5 rows, and more heads
+/// share that time. More heads per group also mean fewer blocks, which pays only while the blocks still fill the
+/// device. Copies take one head per group, because memory alone bounds their speed.
 int steps_of(const KvAppend& descriptor, int kv_heads, std::uint32_t rows, const runtime::DeviceFacts& device) {
   if (is_copy(descriptor)) return 1;
   const std::int64_t at_once = std::int64_t{kv_cache::rows_per_block(kv_cache::formats_of(descriptor))} *
@@ -182,17 +185,17 @@ PlanReport make_report(const KvAppend& descriptor) {
   report.family = "kv_append";
   report.decisions = kv_cache::row_decisions(kv_cache::formats_of(descriptor), descriptor.cache);
   const bool copies = is_copy(descriptor);
-  report.decisions.push_back({"heads in turn", copies ? "1" : "1, 2, 4 or 8, by the launch",
-                              copies ? "rows are stored as they come: memory alone bounds them"
-                                     : "lanes find a token's place, position and angles once for several of its heads, "
-                                       "where there are enough rows"});
+  report.decisions.push_back({"heads per lane group", copies ? "1" : "1, 2, 4 or 8, chosen at each launch",
+                              copies ? "rows are copied unchanged: memory alone bounds the speed"
+                                     : "lanes find a token's place, position and angles once for several of its heads "
+                                       "if there are enough rows"});
   if (descriptor.rotary == Rotary::none) {
-    report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are stored as they come"});
+    report.decisions.push_back({"rotary", "none", "as the descriptor asks: keys are not rotated"});
   } else {
     const bool interleaved = descriptor.rotary == Rotary::interleaved;
     report.decisions.push_back({"rotary", interleaved ? "interleaved" : "half_split",
-                                interleaved ? "both channels of a pair are in one lane"
-                                            : "a pair's channels meet through 4 shuffles of the words as loaded"});
+                                interleaved ? "a lane holds both channels of each rotation"
+                                            : "4 shuffles of the loaded words bring both channels into one lane"});
   }
   return report;
 }

@@ -1,4 +1,5 @@
-// The operator kv_append: new keys and values into a KV cache. operator.cpp is its face, problem.cpp its reference.
+// The operator kv_append, which appends new keys and values to a KV cache. kernel.cpp makes and launches the kernel,
+// operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/kv_append.hpp>

@@ -1,5 +1,4 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_append`
-// measures.
+// The interface of the operator kv_append for the registry, the command line and `explain`.
 #include <cubit/kv_append.h>
 
 #include "ops/kv_append/kv_append.hpp"
@@ -11,7 +10,7 @@ class KvAppendOperator final : public Operator {
  public:
   std::string_view name() const override { return "kv_append"; }
   std::string_view summary() const override {
-    return "new keys and values into a KV cache: rotary embedding and quantisation in one pass";
+    return "append new keys and values to a KV cache: rotary embedding and quantisation in one pass";
   }
   std::vector<FieldHelp> fields() const override { return help_of(kv_append::fields()); }
   const ArgumentTable& arguments() const override { return kv_append::arguments(); }

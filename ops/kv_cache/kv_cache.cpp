@@ -1,4 +1,4 @@
-// What plans say of rows, and what a launch may be given.
+// Plan-header entries, report decisions and argument checks for rows of a KV cache.
 #include "ops/kv_cache/kv_cache.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ std::string_view format_header(const RowFormat& format) {
   return format.has_scales() ? "kv_format/row_split.cuh" : "kv_format/row_16bit.cuh";
 }
 
-/// The role of keys or of values: of `channels`, which is a constant of the plan.
+/// The type of the role header for keys or values. `channels`: the plan's constant for the number of channels.
 std::string format_type(const RowFormat& format, std::string_view channels) {
   if (format.kv == KvFormat::int4_rows) return fmt::format("cubit::RowInt4<{}, {}>", channels, format.groups);
   if (!format.has_scales()) return fmt::format("cubit::Row16<{}>", device_type(format.element()));
@@ -39,7 +39,7 @@ Decision lanes_decision(const CacheFormats& formats) {
   std::string why = "8 channels each: 16 bytes of 16-bit values in one load or store";
   const auto idle = [&](const RowFormat& format) { return lanes - format.head_dim / 8; };
   if (formats.key.head_dim != formats.value.head_dim) {
-    why += fmt::format("; {} of them idle for keys and {} for values: one row's lanes take its key and its value",
+    why += fmt::format("; {} of them idle for keys and {} for values: the same lanes take a row's key and value",
                        idle(formats.key), idle(formats.value));
   } else if (idle(formats.key) > 0) {
     why += fmt::format("; {} of them idle, so that a row's lanes are a power of two", idle(formats.key));
@@ -90,7 +90,7 @@ std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing ad
            addressing == KvAddressing::paged ? "a row's page comes from the table; page size and order are arguments"
                                              : "a row's place follows from strides"},
           {"threads", std::to_string(one_pass::kThreads),
-           "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"},
+           "small blocks let small launches use many SMs; 16 blocks fill an SM's 2048 threads"},
           {"rows per block", std::to_string(rows_per_block(formats)), "each once, key and value together"}};
 }
 

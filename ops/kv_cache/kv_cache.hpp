@@ -1,4 +1,4 @@
-// What the plans and launches of operators that write and read rows of a KV cache share. For problems: host_cache.hpp.
+// Plans, checks and launches that the operators which write or read rows of a KV cache share.
 #pragma once
 
 #include <cubit/kv_cache.h>
@@ -22,11 +22,11 @@
 
 namespace cubit::ops::kv_cache {
 
-/// The fields head_dim and those of the format.
+/// The field head_dim and the fields of the format.
 template <class Descriptor>
 std::vector<Field<Descriptor>> row_fields() {
   std::vector<Field<Descriptor>> table = {number_field<Descriptor>(
-      {"head_dim", kHeadDims, "128", "channels per head (rows of int4_rows of 80 or 112 are read by kv_gather alone)"},
+      {"head_dim", kHeadDims, "128", "channels per head (only kv_gather reads int4_rows of 80 or 112 channels)"},
       &Descriptor::head_dim, head_dims())};
   append(table, format_fields<Descriptor>());
   return table;
@@ -39,14 +39,14 @@ Field<Descriptor> element_field(const char* name, const char* meaning, Element D
                                          {{"bf16", Element::bf16}, {"fp16", Element::fp16}});
 }
 
-/// Lanes of a row of keys, and of the row of values beside it.
+/// Lanes that handle a row of keys and its row of values.
 int row_lanes(const CacheFormats& formats);
 int rows_per_block(const CacheFormats& formats);
-/// The constants and the aliases Keys and Values of a plan, and the role headers of their formats.
+/// Adds the constants of a plan, the aliases Keys and Values, and the role headers of their formats.
 void add_formats(codegen::PlanHeader& header, const CacheFormats& formats, const codegen::Architecture& architecture);
-/// The alias Rows of a plan, and its role header.
+/// Adds the alias Rows of a plan and its role header.
 void add_addressing(codegen::PlanHeader& header, KvAddressing addressing);
-/// Decisions about lanes, format and addressing, the same for every kernel that takes whole rows.
+/// Decisions about lanes, format and addressing, which all kernels of whole rows have in common.
 std::vector<Decision> row_decisions(const CacheFormats& formats, KvAddressing addressing);
 
 /// A launch with a lane group for each of `rows`.
@@ -61,26 +61,31 @@ Launch launch_rows(const Parameters& parameters, std::uint32_t rows, const Cache
   return launch;
 }
 
-/// The rows of 16-bit values that a launch reads or writes beside the cache. Throws Failure(invalid_argument).
+/// Checks the tensors of 16-bit rows, key and value, that a launch has besides the cache. Throws
+/// Failure(invalid_argument).
 template <class Arguments>
 void check_dense_rows(const Arguments& arguments) {
   require_alignment("key", arguments.key, arguments.key_strides, 3, 2, 16);
   require_alignment("value", arguments.value, arguments.value_strides, 3, 2, 16);
 }
 
-/// Throw Failure(invalid_argument) for what <cubit/kv_cache.h> rules out. PointerChecks has checked the pointers but
-/// for scales.
+/// Throw Failure(invalid_argument) for arguments that <cubit/kv_cache.h> rules out. PointerChecks has checked all
+/// pointers except those of scales. `needed`: whether the launch touches any row, so that scales must not be NULL.
 void check_cache(const CacheFormats& formats, KvAddressing addressing, const cubit_kv_cache& cache);
 void check_scales(const CacheFormats& formats, const cubit_kv_scales& scales, bool needed);
-/// Of rows or scales that a launch writes, by sequence or page, token and KV head: that none overwrites another.
+/// Requires that no row or scale that a launch writes overwrites another. Strides and extents are those of sequence or
+/// page, token and KV head. Throws Failure(invalid_argument).
 void check_apart(const char* name, const std::int64_t (&strides)[3], const std::int64_t (&extents)[3],
                  std::int64_t row_elements);
-/// batch * tokens * kv_heads, checked.
+/// batch * tokens * kv_heads. Throws Failure(invalid_argument) if a factor is out of range or the product exceeds 31
+/// bits.
 std::uint32_t count_rows(int batch, int tokens, int kv_heads);
+/// The kernel's arguments for a cache and its scales, with strides in bytes.
 KvCacheArguments kernel_cache(const CacheFormats& formats, const cubit_kv_cache& cache, const cubit_kv_scales& scales);
-/// In bytes; those of what all rows share, and of formats without scales, are 0: the caller's are then not read.
+/// Converts the strides of scales to bytes. Strides that the public header declares as not read become 0: all strides
+/// of formats without scales and of scales=tensor, and the head stride of scales=token.
 void copy_scale_strides(const RowFormat& format, long long (&dst)[3], const std::int64_t (&src)[3]);
-/// Strides in elements become bytes.
+/// Converts strides in elements to bytes.
 void copy_strides(long long (&dst)[3], const std::int64_t (&src)[3], int element_bytes);
 
 }  // namespace cubit::ops::kv_cache

@@ -49,7 +49,7 @@ void validate_given_fields(const CacheFormats& formats, std::string_view text) {
     if (field != "groups" && field != "scales" && field != "scale_type") continue;
     if (is_value && !is_given("value")) {
       throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    fmt::format("the field {} applies to values of a format of their own only", name),
+                    fmt::format("the field {} applies only to values with their own format", name),
                     fmt::format("leave {} out or ask for value=…", name));
     }
     const RowFormat& format = is_value ? formats.value : formats.key;

@@ -1,4 +1,4 @@
-// From the text to the kernel and its launch: descriptor, plan, parameters.
+// Turns a kv_gather descriptor into a kernel's source and report, and public arguments into a launch.
 #include "base/lifetime.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "templates/kernels/kv_gather_arguments.h"

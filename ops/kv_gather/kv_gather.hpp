@@ -1,4 +1,5 @@
-// The operator kv_gather: rows of a KV cache as 16-bit values. operator.cpp is its face, problem.cpp its reference.
+// The operator kv_gather, which reads rows of a KV cache as 16-bit values. kernel.cpp makes and launches the kernel,
+// operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/kv_gather.hpp>

@@ -1,5 +1,4 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench kv_gather`
-// measures.
+// The interface of the operator kv_gather for the registry, the command line and `explain`.
 #include <cubit/kv_gather.h>
 
 #include "ops/kv_gather/kv_gather.hpp"
@@ -10,7 +9,9 @@ namespace {
 class KvGatherOperator final : public Operator {
  public:
   std::string_view name() const override { return "kv_gather"; }
-  std::string_view summary() const override { return "rows of a KV cache as 16-bit values: the inverse of kv_append"; }
+  std::string_view summary() const override {
+    return "read rows of a KV cache as 16-bit values: the inverse of kv_append";
+  }
   std::vector<FieldHelp> fields() const override { return help_of(kv_gather::fields()); }
   const ArgumentTable& arguments() const override { return kv_gather::arguments(); }
   std::string canonical(std::string_view text) const override { return kv_gather::parse(text).text(); }

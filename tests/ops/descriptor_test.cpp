@@ -143,11 +143,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "descriptor \"gqa_decode:value_dim=100\": 100 is not a value of value_dim; accepted: 64, 80, 96, 112, "
                 "128, 160, 192, 256"},
         Refused{"gqa_decode:kv=int4_rows,value_groups=4",
-                "descriptor \"gqa_decode:kv=int4_rows,value_groups=4\": the field value_groups applies to values of a "
-                "format of their own only; leave value_groups out or ask for value=…"},
+                "descriptor \"gqa_decode:kv=int4_rows,value_groups=4\": the field value_groups applies only to values "
+                "with their own format; leave value_groups out or ask for value=…"},
         Refused{"gqa_decode:kv=int8_split,value_scales=head",
-                "descriptor \"gqa_decode:kv=int8_split,value_scales=head\": the field value_scales applies to values "
-                "of a format of their own only; leave value_scales out or ask for value=…"},
+                "descriptor \"gqa_decode:kv=int8_split,value_scales=head\": the field value_scales applies only to "
+                "values with their own format; leave value_scales out or ask for value=…"},
         Refused{"gqa_decode:kv=int4_rows,value=fp8_e4m3,value_groups=4",
                 "descriptor \"gqa_decode:kv=int4_rows,value=fp8_e4m3,value_groups=4\": the field value_groups applies "
                 "to value_scales=group only; leave value_groups out or ask for value_scales=group"},

@@ -126,8 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "groups, scales, scale_type, value_dim, value, value_groups, value_scales, value_scale_type, output, "
                 "cache"},
         Refused{"kv_gather:kv=fp8_e4m3,value_groups=4",
-                "descriptor \"kv_gather:kv=fp8_e4m3,value_groups=4\": the field value_groups applies to values of a "
-                "format of their own only; leave value_groups out or ask for value=…"},
+                "descriptor \"kv_gather:kv=fp8_e4m3,value_groups=4\": the field value_groups applies only to values "
+                "with their own format; leave value_groups out or ask for value=…"},
         Refused{"kv_append:head_dim=128,value_dim=96,kv=int4_rows,groups=4",
                 "descriptor \"kv_append:kv=int4_rows,groups=4,value_dim=96\": 96 channels in 4 groups are 24 per "
                 "group, not a multiple of 16; at most 2 groups for this value_dim"},
@@ -379,8 +379,8 @@ TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
   append.scales.key_strides[1] = 5;
   tests::expect_refused(
       [&] { kv_append::encode(descriptor, &append, small_device()); },
-      "scales.value_strides[1] = 0: it must not be 0 where scales are written, for each row makes its "
-      "own (one scale for all: scales=tensor, which are read)");
+      "scales.value_strides[1] = 0: it must not be 0 where scales are written, for each row writes its own scale "
+      "(scales=tensor has one scale for all rows, which is only read)");
   append.scales.value_strides[1] = 5;
   EXPECT_FALSE(kv_append::encode(descriptor, &append, small_device()).empty);
 }
