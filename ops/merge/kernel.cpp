@@ -1,4 +1,4 @@
-// From the text to the kernel and its launch: descriptor, plan, parameters.
+// Turns a merge descriptor into a kernel's source and report, and public arguments into a launch.
 #include <cubit/merge.h>
 #include <fmt/format.h>
 
@@ -48,20 +48,20 @@ int thread_bytes(const Merge& descriptor, MergeElement element) {
   return thread_channels(descriptor) * element_bytes(element);
 }
 
-/// Of rows of channels: pointer and strides as their loads and stores need them.
+/// Requires that the address and strides of a tensor suit the vector loads or stores of its rows.
 void check_rows(const Merge& descriptor, const char* name, const void* data, const std::int64_t* strides, int count,
                 MergeElement element) {
   require_alignment(name, data, strides, count, element_bytes(element), thread_bytes(descriptor, element));
 }
 
-/// Of rows and heads that are written: that none overwrites another.
+/// Requires that no written row or head overwrites another.
 void check_apart(const char* name, const std::int64_t (&strides)[2], const Arguments& arguments, int channels) {
   WrittenDimension dimensions[] = {{name, 0, arguments.rows, strides[0]}, {name, 1, arguments.heads, strides[1]}};
   require_apart(dimensions, channels);
 }
 
-/// A part may be the output: each thread has read all parts of its channels when it writes them, and no other reads
-/// them.
+/// Allows the output to be a part only if both have the same type and strides. This is safe because a thread reads its
+/// channels of all parts before it writes them, and no other thread reads these channels.
 void check_part_as_output(const Merge& descriptor, const Arguments& arguments) {
   if (arguments.output != arguments.partial_outputs) return;
   const bool is_alike = descriptor.input == descriptor.output &&
@@ -70,8 +70,8 @@ void check_part_as_output(const Merge& descriptor, const Arguments& arguments) {
   if (is_alike) return;
   throw Failure(
       Status::invalid_argument, "output = partial_outputs",
-      "rows that are still to be read would be overwritten, for its type or strides are not the parts'",
-      "accepted: a part as the output where both have the same type and strides, else tensors that lie apart");
+      "rows would be overwritten before they are read, for the output's type or strides differ from the parts'",
+      "accepted: a part as the output if both have the same type and strides, else tensors that do not overlap");
 }
 
 void check_tensors(const Merge& descriptor, const PointerChecks& pointers, const Arguments& arguments) {
@@ -87,6 +87,7 @@ void check_tensors(const Merge& descriptor, const PointerChecks& pointers, const
   check_apart("lse_strides", arguments.lse_strides, arguments, 1);
 }
 
+/// Converts strides in elements of `bytes` to bytes.
 template <std::size_t Count>
 void in_bytes(long long (&dst)[Count], const std::int64_t (&src)[Count], int bytes) {
   std::transform(std::begin(src), std::end(src), std::begin(dst), [&](std::int64_t stride) { return bytes * stride; });
@@ -132,7 +133,7 @@ int thread_channels(const Merge& descriptor) {
 
 void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  // The kernel counts in 32 bits, four parts at a time.
+  // The kernel counts parts in 32 bits and in steps of four, so that the count may exceed `parts` by 3.
   require_argument(parts >= 1 && parts <= kMost - 3, "parts", "it must be from 1 to 2147483644", parts);
   require_argument(rows >= 0 && rows <= kMost, "rows", "it must be from 0 to 2147483647", rows);
   require_argument(heads >= 1 && heads <= kMost, "heads", "it must be from 1 to 2147483647", heads);
@@ -158,9 +159,9 @@ PlanReport make_report(const Merge& descriptor) {
       {"threads per head", std::to_string(descriptor.head_dim / channels),
        fmt::format("{} channels each: {} bytes of each part in one load, {} of the output in one store", channels,
                    thread_bytes(descriptor, descriptor.input), thread_bytes(descriptor, descriptor.output))},
-      {"parts in flight", "4", "loads of several parts hide each other's latency; one pass, in the order of the parts"},
+      {"parts in flight", "4", "loads of several parts overlap; one pass in the order of the parts"},
       {"threads", std::to_string(kThreads),
-       "the fewest that fill an SM's 2048 within its 32 blocks: small launches meet many SMs"}};
+       "small blocks let small launches use many SMs; 16 blocks fill an SM's 2048 threads"}};
   return report;
 }
 

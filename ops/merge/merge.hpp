@@ -1,5 +1,5 @@
-// The operator merge: partial results of attention become one. kernel.cpp makes and launches it, problem.cpp has its
-// reference, operator.cpp is its face.
+// The operator merge, which merges partial results of attention. kernel.cpp makes and launches the kernel, operator.cpp
+// registers the operator.
 #pragma once
 
 #include <cubit/merge.hpp>
@@ -24,14 +24,15 @@ Merge parse(std::string_view text);
 
 int element_bytes(MergeElement element);
 std::string_view tensor_type(MergeElement element);  ///< as safetensors spells it
-int thread_channels(const Merge& descriptor);        ///< of a head that a thread has: 16 bytes of the wider type
+int thread_channels(const Merge& descriptor);        ///< channels of a head per thread: 16 bytes of the wider type
 
 codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const Merge& descriptor);
 /// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/merge.h> rules out.
 Launch encode(const Merge& descriptor, const PointerChecks& pointers, const void* public_arguments);
 
-/// What <cubit/merge.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
+/// Throws Failure(invalid_argument) for sizes that <cubit/merge.h> rules out. Launches and problems both use this
+/// check.
 void check_sizes(const Merge& descriptor, std::int64_t parts, std::int64_t rows, std::int64_t heads);
 
 }  // namespace merge

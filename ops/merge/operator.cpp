@@ -1,4 +1,4 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench merge` measures.
+// The interface of the operator merge for the registry, the command line and `explain`.
 #include <cubit/merge.h>
 
 #include "ops/merge/merge.hpp"
@@ -11,7 +11,7 @@ class MergeOperator final : public Operator {
  public:
   std::string_view name() const override { return "merge"; }
   std::string_view summary() const override {
-    return "partial results of attention, each over keys of its own, merged by their log-sum-exp";
+    return "merge partial results of attention, each over its own keys, by their log-sum-exp";
   }
   std::vector<FieldHelp> fields() const override { return help_of(merge::fields()); }
   const ArgumentTable& arguments() const override { return merge::arguments(); }

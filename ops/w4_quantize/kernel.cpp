@@ -1,4 +1,4 @@
-// From the text to the kernel and its launch: descriptor, plan, parameters.
+// Turns a w4_quantize descriptor into a kernel's source and report, and public arguments into a launch.
 #include <cubit/w4_quantize.h>
 #include <fmt/format.h>
 
@@ -18,9 +18,9 @@ namespace {
 using Arguments = cubit_w4_quantize_arguments;
 
 using one_pass::kThreads;
-constexpr int kThreadRows = 8;                                   ///< n's of a thread
-constexpr int kThreadColumns = 8;                                ///< k's of a thread at a time
-constexpr std::int64_t kMostColumns = std::int64_t{65535} * 32;  ///< n: the grid's second dimension
+constexpr int kThreadRows = 8;                                   ///< output features of a thread
+constexpr int kThreadColumns = 8;                                ///< input features of a thread at a time
+constexpr std::int64_t kMostColumns = std::int64_t{65535} * 32;  ///< largest n: bounded by the grid's second dimension
 constexpr std::int64_t kMostK = std::int64_t{1} << 30;
 
 int row_lanes(const W4Quantize& descriptor) { return descriptor.group_size == 0 ? 32 : 16; }
@@ -38,7 +38,7 @@ std::vector<Field<W4Quantize>> make_fields() {
           word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
                                       &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
           word_field<Descriptor, W4Scheme>({"scheme", "asymmetric, symmetric", "asymmetric",
-                                            "whether zeros are fitted, or all are 8 (where the format stores any)"},
+                                            "whether zeros are fitted, or all are 8 (for formats that store zeros)"},
                                            &Descriptor::scheme,
                                            {{"asymmetric", W4Scheme::asymmetric}, {"symmetric", W4Scheme::symmetric}}),
           word_field<Descriptor, Element>({"input", "fp16, bf16", "fp16", "type of the weights"}, &Descriptor::input,
@@ -104,14 +104,14 @@ PlanReport make_report(const W4Quantize& descriptor) {
   report.family = "w4_quantize";
   report.decisions = {
       {"weights per thread", "8 x 8",
-       "eight 16-byte loads in flight; as many k's and n's as a word of either layout, so words need no other thread"},
+       "eight 16-byte loads in flight; a thread has all weights of its words in either layout"},
       {"lanes per row", std::to_string(row_lanes(descriptor)),
-       is_all ? "a warp goes over all of k" : "128 k's: a whole number of groups"},
+       is_all ? "a warp handles all of k" : "128 input features: a whole number of groups"},
       {"passes", is_all ? "2" : "1",
-       is_all ? "the extremes of all of k come first" : "a group's weights stay in registers"},
+       is_all ? "the first pass finds the extremes of all of k" : "a group's weights stay in registers"},
       {"scheme", descriptor.fits_zeros() ? "asymmetric" : "symmetric",
        descriptor.stores_zeros() ? "as the descriptor asks" : "format=symmetric has no zeros"},
-      {"threads", std::to_string(kThreads), fmt::format("{} n's of a block", block_rows(descriptor))}};
+      {"threads", std::to_string(kThreads), fmt::format("a block has {} output features", block_rows(descriptor))}};
   return report;
 }
 

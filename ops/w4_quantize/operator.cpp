@@ -1,5 +1,4 @@
-// The operator's face: what the registry, the command line and `explain` see. And what `cubit bench w4_quantize`
-// measures.
+// The interface of the operator w4_quantize for the registry, the command line and `explain`.
 #include <cubit/w4_quantize.h>
 
 #include "ops/one_pass.hpp"
@@ -12,7 +11,7 @@ class W4QuantizeOperator final : public Operator {
  public:
   std::string_view name() const override { return "w4_quantize"; }
   std::string_view summary() const override {
-    return "weights rounded to 4 bits, group by group, in a checkpoint's layout; and how far off they are";
+    return "round weights to 4 bits, group by group, in a checkpoint's layout, and report the errors";
   }
   std::vector<FieldHelp> fields() const override { return help_of(w4_quantize::fields()); }
   const ArgumentTable& arguments() const override { return w4_quantize::arguments(); }

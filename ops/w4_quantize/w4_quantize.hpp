@@ -1,5 +1,5 @@
-// The operator w4_quantize: weights rounded to 4 bits in a checkpoint's layout. kernel.cpp makes and launches it,
-// reference.cpp says what it writes, problem.cpp compares, operator.cpp is its face.
+// The operator w4_quantize, which rounds weights to 4 bits in a checkpoint's layout. kernel.cpp makes and launches the
+// kernel, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/w4_quantize.hpp>
@@ -27,7 +27,8 @@ PlanReport make_report(const W4Quantize& descriptor);
 /// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/w4_quantize.h> rules out.
 Launch encode(const W4Quantize& descriptor, const PointerChecks& pointers, const void* public_arguments);
 
-/// What <cubit/w4_quantize.h> says of sizes; throws Failure(invalid_argument). Of launches and of problems.
+/// Throws Failure(invalid_argument) for sizes that <cubit/w4_quantize.h> rules out. Launches and problems both use this
+/// check.
 void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k);
 std::int64_t groups_of(const W4Quantize& descriptor, std::int64_t k);
 

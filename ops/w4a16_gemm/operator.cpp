@@ -1,4 +1,4 @@
-// The operator's face: what the registry, the command line and `explain` see.
+// The interface of the operator w4a16_gemm for the registry, the command line and `explain`.
 #include <cubit/w4a16_gemm.h>
 
 #include "ops/planned_specialisation.hpp"

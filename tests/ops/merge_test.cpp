@@ -138,9 +138,9 @@ TEST(MergeLaunch, RefusesByName) {
   refused([](Given& a) { a.lse_strides[0] = 6; }, "merge", overwriting("lse_strides[0] = 6", 7));
   refused([](Given& a) { a.lse_strides[1] = 0; }, "merge", overwriting("lse_strides[1] = 0", 1));
   const std::string overlapping =
-      "output = partial_outputs: rows that are still to be read would be overwritten, for its type or strides are not "
-      "the parts'; accepted: a part as the output where both have the same type and strides, else tensors that lie "
-      "apart";
+      "output = partial_outputs: rows would be overwritten before they are read, for the output's type or strides "
+      "differ from the parts'; accepted: a part as the output if both have the same type and strides, else tensors "
+      "that do not overlap";
   const auto take_first_part = [](Given& a) { a.output = const_cast<void*>(a.partial_outputs); };
   refused(take_first_part, "merge:input=fp16,output=fp32", overlapping);
   refused(
