@@ -10,8 +10,8 @@
 
 namespace cubit::ops::one_pass {
 
-/// Threads of a block. An SM holds 2048 threads in at most 32 blocks. 128 is the smallest power of two above 2048 / 32,
-/// so that small launches use many SMs.
+/// Threads of a block. Small blocks let small launches use many SMs, and 16 blocks of 128 threads still fill an SM's
+/// 2048 threads.
 inline constexpr int kThreads = 128;
 
 /// The source of templates/kernels/`name`.cuh, whose entry point is `name`, with a plan's header.

@@ -1,5 +1,5 @@
 // A set-associative table of recently made objects, found by the hash of their inputs. A table has a few hundred
-// entries of a few bytes or kilobytes each. One thread uses it, so that it needs no lock.
+// entries of a few bytes or kilobytes each. A table belongs to one thread and needs no lock.
 #pragma once
 
 #include <algorithm>

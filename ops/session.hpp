@@ -1,5 +1,4 @@
-// An engine for descriptor texts: text ► specialisation ► source ► engine ► kernel. Kernels are remembered by their
-// text.
+// Gets kernels for descriptor texts and remembers them by text: text ► specialisation ► source ► engine ► kernel.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Conversions between 16-bit elements and numbers of the host.
+// Converts between 16-bit elements and float and double.
 #include "ops/element/element.hpp"
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The operator stream_copy: copies a buffer, as fast as a plain kernel can. The floor of operators that write as they
-// read.
+// The operator stream_copy, which copies a buffer as fast as a plain kernel can. Its time is the floor for operators
+// that write as many bytes as they read.
 #pragma once
 
 #include "ops/argument_table.hpp"

@@ -1,4 +1,5 @@
-// The operator stream_read: reads a buffer once, as fast as a plain kernel can. The floor that benchmarks compare with.
+// The operator stream_read, which reads a buffer once as fast as a plain kernel can. Its time is the floor that
+// benchmarks compare with.
 #pragma once
 
 #include "ops/argument_table.hpp"

@@ -49,7 +49,7 @@ struct GqaDecode {
 
   auto operator<=>(const GqaDecode&) const = default;
 
-  /// Bytes of one row of keys and, next, of one row of values.
+  /// Bytes of one row of keys, and bytes of one row of values.
   int row_bytes() const { return kv_row_bytes(kv, head_dim, groups); }
   int value_row_bytes() const {
     return kv_row_bytes(value.value_or(kv), value_channels(), value ? value_groups : groups);
