@@ -33,7 +33,7 @@ void require_alignment(const char* name, const void* data, const std::int64_t* s
 
 /// A dimension of a tensor that a launch writes.
 struct WrittenDimension {
-  const char* name;  ///< name of the stride's member, such as "output_strides"
+  const char* name;  ///< member of the argument struct that holds the stride: "output_strides"
   int index;         ///< index of the stride in this member; -1: the member is a single stride
   std::int64_t extent;
   std::int64_t stride;  ///< in elements; a magnitude that require_alignment accepts

@@ -11,7 +11,7 @@
 
 namespace cubit {
 
-/// What query tokens see of one another. Every query token sees all tokens before the first query token.
+/// Which query tokens a query token sees. Every query token sees all tokens before the first query token.
 enum class QueryMask {
   causal,  ///< a query token sees itself and the query tokens before it
   tree,    ///< a tensor says what a query token sees: cubit_gqa_decode_arguments::mask
@@ -49,7 +49,7 @@ struct GqaDecode {
 
   auto operator<=>(const GqaDecode&) const = default;
 
-  /// Bytes of one row of keys, and bytes of one row of values.
+  /// Bytes of one row of keys; value_row_bytes() has the bytes of one row of values.
   int row_bytes() const { return kv_row_bytes(kv, head_dim, groups); }
   int value_row_bytes() const {
     return kv_row_bytes(value.value_or(kv), value_channels(), value ? value_groups : groups);
