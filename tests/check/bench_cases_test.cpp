@@ -1,5 +1,5 @@
-// Proves that the benchmark's table is one that can be measured: texts are canonical, cases differ, and what a case's
-// bytes are agrees with the floors that its targets were derived from.
+// Proves that the benchmark's cases can be measured: descriptor texts are canonical, cases differ, and the bytes of a
+// case agree with the floor from which its targets were derived.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,7 +12,7 @@ namespace {
 
 std::vector<BenchCase> cases() { return find_problems("gqa_decode").bench_cases(); }
 
-/// Throws nothing: a head count of a later version is no mistake of the table.
+/// Whether this version knows the case's descriptor. A descriptor of a later version is no mistake of the table.
 bool is_known(const BenchCase& one) {
   try {
     gqa_decode::parse(one.descriptor);
@@ -34,7 +34,7 @@ TEST(BenchCases, AreCanonicalAndDiffer) {
   EXPECT_GE(known, 28);
 }
 
-// The same cases with few tokens: every size is one that made-up data takes.
+// The same cases with few tokens prove that made-up data accepts every size.
 TEST(BenchCases, SizesAreThoseOfRandomData) {
   for (const BenchCase& one : cases()) {
     if (!is_known(one)) continue;
@@ -44,8 +44,8 @@ TEST(BenchCases, SizesAreThoseOfRandomData) {
   }
 }
 
-// Reading is the least a kernel does: no target is below the bytes at the bandwidth of an H200, 4.8 TB/s by its data
-// sheet.
+// A kernel must at least read its bytes. No target is shorter than that at the bandwidth of an H200, 4.8 TB/s according
+// to its data sheet.
 TEST(BenchCases, TargetsArePossible) {
   constexpr double kBytesPerMicrosecond = 4.8e6;
   for (const BenchCase& one : cases()) {
@@ -58,11 +58,11 @@ TEST(BenchCases, TargetsArePossible) {
   }
 }
 
-// What a case is compared with reads as many bytes: of keys and of values as each is stored, with the scales of each.
+// A floor reads as many bytes as the case: keys and values as each is stored, with the scales of both.
 TEST(BenchCases, FloorsOfMixedCachesAreThoseOfBothFormats) {
   struct Floor {
     const char* descriptor;
-    std::size_t row_bytes;  ///< of a key and a value, with their scales
+    std::size_t row_bytes;  ///< bytes of a key and a value, with their scales
     std::size_t query_bytes;
   };
   constexpr Floor kFloors[] = {

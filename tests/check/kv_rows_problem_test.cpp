@@ -1,5 +1,5 @@
-// Problems of kv_append and kv_gather: which rows a launch writes, whose result can be worked out by hand, and what is
-// refused.
+// Problems of kv_append and kv_gather: which rows a launch writes, with results that can be worked out by hand, and
+// which inputs a problem refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace cubit::check {
 namespace {
 
-/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. Twice as many rows and lengths as
-/// are needed: a tensor that is said to be of a wider type still has its bytes.
+/// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. The case has twice as many rows and
+/// lengths as needed, so that a tensor that a test declares with a wider type still has all its bytes.
 struct Case {
   std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
@@ -65,7 +65,7 @@ TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
   EXPECT_EQ(std::count(bytes, bytes + problem->outputs()[1].bytes(), 0), 2 * 9 * 2 * 128);
 }
 
-/// Keys turned by angles of so many positions: position p's cosines are 0 and its sines p.
+/// A case that rotates keys, with angles for a given number of positions: position p has cosines of 0 and sines of p.
 struct RotatedCase : Case {
   std::vector<float> cosines;
   std::vector<float> sines;
@@ -78,13 +78,13 @@ struct RotatedCase : Case {
   }
 };
 
-/// A model's tables are longer than a cache; here tokens go up to position 3 of the 4 that a cache has.
+/// A model's tables of angles are longer than a cache. Here the tokens reach position 3 in a cache of 4 tokens.
 TEST(KvAppendProblem, TakesAnglesOfMorePositionsThanTheCacheHas) {
   for (const std::int64_t positions : {4, 256}) {
     const RotatedCase one(positions);
     const auto problem = one.problem();
     std::vector<std::uint16_t> keys = one.cache;
-    const auto expect_at = [&](int token, std::uint16_t magnitude) {  // of 1 in all channels
+    const auto expect_at = [&](int token, std::uint16_t magnitude) {  // keys are 1 in all channels before the rotation
       std::uint16_t* const rows = keys.data() + token * 128;
       for (int channel = 0; channel < 128; ++channel)
         rows[channel] = magnitude | (channel % 64 < 32 && magnitude != 0 ? 0x8000 : 0);
@@ -108,7 +108,8 @@ TEST(KvAppendProblem, TakesAnglesOfMorePositionsThanTheCacheHas) {
                              "last new token, rotary_dim / 2]");
 }
 
-/// The same in pages of 2 tokens: sequence 0 has page 2 and one that is none, sequence 1 pages 0 and 1.
+/// The same case in pages of 2 tokens. Sequence 0 has page 2 and page 7, which does not exist; sequence 1 has pages 0
+/// and 1.
 struct PagedCase : Case {
   std::vector<std::int32_t> table = {2, 7, 0, 1};
 
@@ -126,8 +127,8 @@ TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
   const auto write = [&](std::size_t first_row, std::size_t rows) {
     std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(first_row * 64), rows * 64, std::uint16_t{0x3f80});
   };
-  write(2 * 4, 4);  // sequence 0, tokens 0 and 1: all of page 2; its third token is in page 7, of 4
-  write(2, 2 + 4);  // sequence 1, token 1: the second of page 0; tokens 2 and 3: page 1
+  write(2 * 4, 4);  // sequence 0, tokens 0 and 1: all of page 2; its third token is in page 7, but there are 4 pages
+  write(2, 2 + 4);  // sequence 1: token 1 is the second token of page 0, tokens 2 and 3 are page 1
   const void* got[] = {expected.data(), expected.data()};
   EXPECT_EQ(one.problem()->compare(got).error, 0);
   EXPECT_EQ(one.problem()->bytes_written(), 2u * 5 * 2 * 128);
@@ -137,7 +138,7 @@ TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
   expected = one.cache;
   write(2 * 4, 4);
   write(1, 1);  // page 0, token 1 of head 0
-  write(3, 1);  // and of head 1
+  write(3, 1);  // page 0, token 1 of head 1
   write(4, 4);
   EXPECT_EQ(one.problem()->compare(got).error, 0);
 }
@@ -158,7 +159,7 @@ TEST(KvAppendProblem, RefusesTokensOfOnePlace) {
   positions = {0, 0, 0, 1, 2, 3};
   std::vector<std::int32_t> counts = {1, 3};
   one.tensors.push_back({"counts", "I32", {2}, {}, counts.data()});
-  EXPECT_EQ(tests::refusal_of(problem), "accepted") << "two of them are not there";
+  EXPECT_EQ(tests::refusal_of(problem), "accepted") << "counts leaves two tokens out";
 }
 
 TEST(KvAppendProblem, RefusesTokensOfOnePlaceOfAPage) {
@@ -169,7 +170,7 @@ TEST(KvAppendProblem, RefusesTokensOfOnePlaceOfAPage) {
     std::copy(lengths.begin(), lengths.end(), one.lengths.begin());
     return tests::refusal_of([&] { one.problem(); });
   };
-  // Of 3 tokens from the second on in pages of 2; those of sequence 0 from the first on.
+  // Pages have 2 tokens. Sequence 0 appends 3 tokens from position 0, sequence 1 appends 3 tokens from position 1.
   EXPECT_EQ(refusal({2, 3, 0, 3}, {0, 1}),
             std::string("page_table[1, 1] = 3: token 1 of sequence 1 goes to place 0 of that page, and so does token 2 "
                         "of sequence 0") +
@@ -253,7 +254,7 @@ TEST(KvAppendProblem, TakesNumbersThatSayWhatTheCacheSays) {
   EXPECT_EQ(tests::refusal_of([&] { one.problem(); }), "accepted");
 }
 
-// Tensors without elements may have any sizes, but launches count in 32 bits.
+// A tensor without elements may have any sizes, but launches count sizes in 32 bits.
 TEST(KvRowsProblem, RefusesMoreThanLaunchesCount) {
   constexpr std::int64_t kMany = (std::int64_t{1} << 32) + 2;
   const auto refused = [](const std::string& text, const std::vector<Tensor>& tensors, const char* given) {
@@ -346,15 +347,16 @@ TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
   ASSERT_EQ(problem->outputs()[0].shape, (std::vector<std::int64_t>{2, 2, 2, 64}));
   EXPECT_EQ(problem->bytes_read(), 2u * 3 * 2 * 128 + 16);
   std::vector<std::uint16_t> expected(2 * 2 * 2 * 64, 0x4000);              // 2.0 in both types
-  std::fill(expected.begin() + 3 * 128, expected.end(), std::uint16_t{0});  // of sequence 1 one token is there
+  std::fill(expected.begin() + 3 * 128, expected.end(), std::uint16_t{0});  // sequence 1 has only one token
   const void* got[] = {expected.data(), expected.data()};
   EXPECT_EQ(problem->compare(got).error, 0);
 }
 
-/// In pages of 2 tokens, KV heads outside: head 0 has a scale of 2, head 1 of 3.
+/// A paged cache [pages, kv_heads, page_size, row] with pages of 2 tokens. Head 0 has a scale of 2, head 1 a scale of
+/// 3.
 TEST(KvGatherProblem, TakesOneScalePerKvHead) {
   std::vector<signed char> rows(3 * 2 * 2 * 64, 5);
-  std::vector<float> scales = {2, 3, 4};  // of which two are taken, and three are too many
+  std::vector<float> scales = {2, 3, 4};  // a shape of two scales is accepted, a shape of three is refused
   std::vector<std::int32_t> table = {2, 0};
   std::vector<Tensor> tensors;
   for (const char* name : {"key_cache", "value_cache"}) tensors.push_back({name, "I8", {3, 2, 2, 64}, {}, rows.data()});
@@ -421,7 +423,7 @@ TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
   EXPECT_EQ(problem->bytes_written(), 2u * 6 * 2 * 128);
 }
 
-/// The case above into signed bytes: rows of ones.
+/// The first case with a cache of signed bytes: rows of ones.
 struct ByteCase : Case {
   std::vector<float> scales = std::vector<float>(2 * 4 * 2, 0.25f);
   std::vector<char> bytes = std::vector<char>(2 * 4 * 2 * 64, 3);
@@ -470,7 +472,7 @@ TEST(KvAppendProblem, ReadsTheScalesThatRowsShare) {
   }
 }
 
-/// Whose bits each machine has its own: 16-bit rows may hold any of them.
+/// Machines produce NaNs with different bits. The comparison accepts any NaN in 16-bit rows.
 TEST(KvRowsProblem, NanAmong16BitValuesIsAnyNan) {
   Case one;
   one.rows[3 * 128 + 7] = 0x7fc1;  // sequence 1, token 0
@@ -498,7 +500,7 @@ TEST(KvRowsProblem, NanAmong16BitValuesIsAnyNan) {
   const void* gathered[] = {rows.data(), rows.data()};
   EXPECT_EQ(gather->compare(gathered).error, 0) << gather->compare(gathered).worst;
 
-  // Of packed rows and of scales every bit counts, also where it looks like NaN.
+  // In packed rows and scales every bit is compared, even if the bits look like NaN.
   ByteCase bytes(",scale_type=fp16");
   std::vector<std::uint16_t> scales(2 * 4 * 2, 0x7e00);
   for (const char* name : {"key_scale", "value_scale"})
@@ -582,12 +584,12 @@ TEST(KvRowsBench, CasesAreCanonicalAndTheirSizesThoseOfRandomData) {
   }
 }
 
-// What a case is compared with copies as many bytes: rows as they come, and keys and values as each is stored.
+// A floor copies as many bytes as the case: the 16-bit rows, and keys and values as each is stored.
 TEST(KvRowsBench, FloorsOfMixedCachesAreThoseOfBothFormats) {
   struct Floor {
     const char* fields;
     std::size_t dense;   ///< bytes of a key and a value of 16 bits
-    std::size_t stored;  ///< bytes of them in the cache, with their scales
+    std::size_t stored;  ///< bytes of a key and a value in the cache, with their scales
   };
   constexpr Floor kFloors[] = {{":kv=fp8_e4m3,value=int4_rows,value_groups=4", 512, 128 + 4 + 64 + 16},
                                {":value=fp8_e4m3", 512, 256 + 128 + 4},

@@ -1,5 +1,5 @@
-// Problems: named tensors are checked against the descriptor with one clear sentence, made-up data is reproducible, and
-// the comparison finds what is wrong and only that.
+// Problems of gqa_decode and the streams: named tensors are checked against the descriptor and refused with one clear
+// sentence, made-up data is reproducible, and the comparison finds wrong outputs and accepts right ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,8 +18,8 @@ namespace {
 
 const std::string kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
 
-/// Two sequences of 10 tokens, 2 KV heads, 16 query heads. A problem copies its tensors before it checks them, so
-/// `query` is as long as the largest shape that a case gives it, of 17 query tokens.
+/// Two sequences of 10 tokens, 2 KV heads, 16 query heads. A problem copies its tensors before it checks them. `query`
+/// therefore has room for the largest shape that a case declares, 17 query tokens.
 struct Case {
   std::vector<char> query = std::vector<char>(std::size_t{2} * 17 * 16 * 128 * 2);
   std::vector<char> cache = std::vector<char>(std::size_t{2} * 10 * 2 * 80);
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
                   c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68;
                 }}));
 
-// Tensors without elements may have any sizes, but launches count in 32 bits.
+// A tensor without elements may have any sizes, but launches count sizes in 32 bits.
 TEST(GqaProblem, RefusesMoreThanLaunchesCount) {
   constexpr std::int64_t kMany = std::int64_t{1} << 32;
   char byte = 0;
@@ -192,7 +192,7 @@ TEST(GqaProblem, RefusesSizesThatItDoesNotKnow) {
   }
 }
 
-/// The reference, rounded to the output's type: what a perfect kernel would store.
+/// The reference rounded to the output's type, which a perfect kernel would store.
 std::vector<std::uint16_t> perfect_output(const Problem& problem, const GqaDecode& descriptor) {
   const auto& query = problem.inputs()[0];
   const auto& key = problem.inputs()[1];
@@ -238,13 +238,14 @@ TEST(GqaProblem, AcceptsTheRoundedReferenceAndFindsOneWrongHead) {
   }
 }
 
-/// Every channel by so much: an error of as much in the norm.
+/// Every channel times `factor`, which changes the norm by the same factor.
 std::vector<std::uint16_t> scaled(std::vector<std::uint16_t> output, Element element, double factor) {
   for (std::uint16_t& x : output) x = from_float(element, static_cast<float>(to_double(element, x) * factor));
   return output;
 }
 
-// What bf16 rounds, outputs or a cache, may be off by 3e-3; what is fp16, or becomes it without rounding, by 1e-3.
+// If outputs or the cache are bf16, the tolerance is 3e-3. If all types are fp16, or become fp16 without rounding, the
+// tolerance is 1e-3.
 TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
   for (const char* cache : {"kv=int4_rows,groups=4", "kv=fp16", "kv=bf16"}) {
     for (const Element output : {Element::fp16, Element::bf16}) {
@@ -269,7 +270,7 @@ TEST(GqaProblem, AcceptsTheErrorsOfTheDescriptorsTypes) {
   }
 }
 
-// One token, whose value is the output: beyond the largest number of fp16 infinity is right, and only that.
+// With one token the output is the token's value. Beyond the largest number of fp16 only infinity is right.
 TEST(GqaProblem, AnInfinityIsRightWhereTheReferenceRoundsToIt) {
   const std::string text = "gqa_decode:kv=bf16,query=fp16,output=fp16";
   constexpr int kChannels = 128;
@@ -299,8 +300,8 @@ TEST(GqaProblem, AnInfinityIsRightWhereTheReferenceRoundsToIt) {
   EXPECT_FALSE(passes(1, kInfinity));
 }
 
-// Outputs whose rounding alone is more than the tolerance, as of fp16's subnormals: the tolerance is that of the head,
-// and the error what it is.
+// Rounding alone may exceed the usual tolerance, for example with fp16 subnormals. The comparison then raises the
+// head's tolerance and still reports the true error.
 TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
   const std::string text = "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,output=fp16";
   const auto problem =
@@ -319,8 +320,8 @@ TEST(GqaProblem, RoundingOfTinyOutputsRaisesTheToleranceNotLowersTheError) {
   EXPECT_GT(wrong.error, wrong.tolerance);
 }
 
-// Constant rows of a few tokens, which may cancel: more is left of the rounding of fp16 weights, but never more than
-// what bf16 may cost.
+// Constant rows of a few tokens may cancel, so that the rounding of fp16 weights becomes relatively larger. The
+// tolerance grows, but never beyond the tolerance of bf16.
 TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   const std::string text = "gqa_decode:kv=fp16,query=fp16,output=fp16";
   const Numbers sizes = {{"batch", 40}, {"context", 4}, {"pattern", 2}};
@@ -330,8 +331,7 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   double tightest = 1;
   for (std::size_t head = 0; head < 40; ++head) {
     std::uint16_t& x = output[head * 128];
-    const std::uint16_t saved =
-        std::exchange(x, std::uint16_t{0x7c00});  // infinite: the worst, whatever the others are
+    const std::uint16_t saved = std::exchange(x, std::uint16_t{0x7c00});  // an infinity makes this head the worst
     const void* address = output.data();
     const auto compared = problem->compare({&address, 1});
     EXPECT_EQ(compared.worst, "sequence " + std::to_string(head) + ", head 0");
@@ -344,8 +344,8 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   EXPECT_LE(loosest, 3e-3);
 }
 
-// Packed rows are held to what fp16 is: scale · (nibble - 7.5) is as large as ordinary values. Where a group has an
-// outlier it is more than the others are, and more is left of the rounding of weights times scales.
+// Packed rows have the tolerance of fp16, because scale · (nibble - 7.5) is as large as ordinary values. If a group has
+// an outlier, these numbers are larger than the other values, and so is the rounding of weights times scales.
 TEST(GqaProblem, OutliersOfPackedRowsRaiseTheToleranceOfFp16) {
   const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16,alignment=4";
   for (const bool has_outliers : {false, true}) {
@@ -363,7 +363,7 @@ TEST(GqaProblem, OutliersOfPackedRowsRaiseTheToleranceOfFp16) {
   }
 }
 
-// A log-sum-exp is finite or not: no other one is near.
+// A finite log-sum-exp is never close to an infinite one.
 TEST(GqaProblem, FindsAWrongLogSumExp) {
   Case one;
   one.lengths = {10, 0};

@@ -1,5 +1,5 @@
-// The reference itself: number conversions over all 16-bit patterns, the INT4 quantiser against its definition, and
-// attention against cases that can be worked out by hand.
+// Tests of the reference: number conversions of all 16-bit patterns, the INT4 quantiser against its definition, and
+// attention for cases that can be worked out by hand.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -39,7 +39,7 @@ TEST(Conversions, HalfAgreesWithTheCompilersType) {
 #endif
 
 TEST(Conversions, RoundHalfToEven) {
-  EXPECT_EQ(from_float(Element::fp16, 1.f + 0x1p-11f), 0x3c00);  // halfway between 1 and the next: even is 1
+  EXPECT_EQ(from_float(Element::fp16, 1.f + 0x1p-11f), 0x3c00);  // halfway between 1 and the next number; 1 is even
   EXPECT_EQ(from_float(Element::fp16, 1.f + 0x3p-11f), 0x3c02);
   EXPECT_EQ(from_float(Element::fp16, 65519.f), 0x7bff);
   EXPECT_EQ(from_float(Element::fp16, 65520.f), 0x7c00);
@@ -78,7 +78,7 @@ TEST(Int4Rows, AreWithinHalfAStepOfTheirValues) {
     const int width = 128 / groups;
     for (int i = 0; i < 128; ++i) {
       const auto [lo, hi] = std::minmax_element(row.begin() + i / width * width, row.begin() + (i / width + 1) * width);
-      // Half a step, and the fp16 rounding of scale and shift.
+      // The tolerance is half a step plus the fp16 rounding of scale and shift.
       EXPECT_NEAR(values[i], row[i], (*hi - *lo) / 15 * 0.5 + 4e-3);
     }
   }
@@ -95,7 +95,7 @@ TEST(Int4Rows, SaturateInsteadOfBecomingInfinite) {
   for (const double value : through_int4(row, 1)) EXPECT_TRUE(std::isfinite(value));
 }
 
-/// A bf16 cache row from floats.
+/// Rows of a bf16 cache made from floats.
 std::vector<std::uint16_t> bf16_rows(const std::vector<float>& values) {
   std::vector<std::uint16_t> rows;
   for (const float value : values) rows.push_back(from_float(Element::bf16, value));

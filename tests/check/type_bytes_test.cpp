@@ -1,5 +1,5 @@
-// Proves that the operators and the public header know the same tensor types, of the same sizes: cubit.hpp is
-// header-only and can share no code with the library.
+// Proves that the operators and the public header know the same tensor types with the same sizes. cubit.hpp is
+// header-only and cannot share code with the library.
 #include <gtest/gtest.h>
 
 #include <cubit/check.hpp>

@@ -1,5 +1,5 @@
-// w4a16_gemm's reference and problems: packed tensors mean what they should; the comparison finds what is wrong and
-// only that; sizes of made-up data and of bench cases.
+// The reference and the problems of w4a16_gemm: packed tensors have the right weights, the comparison finds wrong
+// outputs and accepts right ones, and made-up data and bench cases have legal sizes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ TEST(GemmReference, WeightsAreWhatWasPacked) {
   }
 }
 
-/// GPTQ stores zero - 1: a stored 15 means 16, a stored 255 means 256, and neither wraps.
+/// GPTQ stores zero - 1. A stored 15 means 16 and a stored 255 means 256; neither wraps around to 0.
 TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   const std::uint32_t qweight[8] = {};
   const std::uint32_t qzeros[1] = {0xffffffffu};
@@ -51,7 +51,7 @@ TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::symmetric, .bits = 8, .group_size = 0}, bytes, 3, 7), -128);
 }
 
-/// What every kernel should come near.
+/// The rounded product, which every kernel should approximate.
 std::vector<std::uint16_t> rounded_product(const Case& one, const W4a16Gemm& descriptor) {
   std::vector<std::uint16_t> output;
   for (int m = 0; m < kM; ++m) {
@@ -65,7 +65,8 @@ std::vector<std::uint16_t> rounded_product(const Case& one, const W4a16Gemm& des
   return output;
 }
 
-/// Outputs of some 2^-24, the smallest numbers of fp16: the rounded product is right, however far off that is.
+/// Outputs of about 2^-24, the smallest positive number of fp16. The rounded product is right, however large its
+/// relative error is.
 TEST(GemmProblem, SubnormalOutputsMayBeRoundedAndNoMore) {
   const W4a16Gemm descriptor{.group_size = kGroup};
   Case one(descriptor);
@@ -89,13 +90,14 @@ std::uint16_t bits_of(const W4a16Gemm& descriptor, double value) {
   return from_float(descriptor.element, static_cast<float>(value));
 }
 
-/// Where a product is infinite or no number, so must the output be, and the rest of the row as exact as ever.
+/// If a product is infinite or NaN, the output must be the same, and all other outputs of the row stay as exact as
+/// usual.
 TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const Element element : {Element::fp16, Element::bf16}) {
     const W4a16Gemm descriptor{.group_size = kGroup, .element = element};
     Case one(descriptor);
-    one.activations[kK + 7] = bits_of(descriptor, kInfinity);  // row 1: infinite, or none where the weight is zero
+    one.activations[kK + 7] = bits_of(descriptor, kInfinity);  // row 1 becomes infinite, or NaN for a weight of zero
     one.plain.q[7][3] = one.plain.zero[0][3];
     one.packed = Packed(one.plain, descriptor);
     one.tensors[0].data = one.packed.qweight.data();
@@ -118,18 +120,18 @@ TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
     wrong(kN + 4, std::numeric_limits<double>::quiet_NaN());
     wrong(kN + 4, -to_double(element, output[kN + 4]));
     wrong(kN + 4, 60000);
-    wrong(5, kInfinity);  // of another row, which is finite
+    wrong(5, kInfinity);  // an output of another row, which is finite
     EXPECT_LE(error(), tolerance);
   }
 }
 
-/// relu makes an infinity a zero, beside which the row must be as exact as ever.
+/// relu turns an infinity of minus sign into zero. All other outputs of the row must be as exact as usual.
 TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
   const W4a16Gemm descriptor{.group_size = kGroup, .function = GemmFunction::relu};
   Case one(descriptor);
   for (auto& row : one.plain.zero)
     for (int& zero : row) zero = 1;
-  for (int n = 0; n < kN; ++n) one.plain.q[7][n] = n == 3 ? 0 : 2;  // of the infinity: -1 and 1
+  for (int n = 0; n < kN; ++n) one.plain.q[7][n] = n == 3 ? 0 : 2;  // the infinity meets weights of -1 and 1
   one.packed = Packed(one.plain, descriptor);
   one.tensors[0].data = one.packed.qweight.data();
   one.tensors[3].data = one.packed.qzeros.data();
@@ -142,11 +144,11 @@ TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
   const void* address = output.data();
   const auto good = problem->compare({&address, 1});
   EXPECT_LE(good.error, good.tolerance);
-  output[4] = bits_of(descriptor, 1);  // of the same row, where zero is right
+  output[4] = bits_of(descriptor, 1);  // an output of the same row, which should be zero
   EXPECT_FALSE(problem->compare({&address, 1}).error <= good.tolerance);
 }
 
-/// About the largest number of fp16, where half a step decides, both are right.
+/// Near the largest number of fp16, where half a step decides, both infinity and the largest number are right.
 TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
   const W4a16Gemm descriptor{.group_size = kGroup};
   for (const float scale : {500.f, 1000.f, 2000.f, 4000.f}) {
@@ -184,7 +186,7 @@ TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
   }
 }
 
-// Values of PyTorch 2's functions at a few points.
+// The expected numbers are values of PyTorch 2's functions at a few points.
 TEST(GemmReference, FunctionsAreTheFrameworks) {
   using w4a16_gemm::apply_function;
   EXPECT_EQ(apply_function(GemmFunction::none, -1.5), -1.5);
@@ -225,7 +227,8 @@ TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {
   }
 }
 
-// Every case is canonical and of sizes that made-up data takes, and no target is below the bytes at 4.8 TB/s.
+// Every case has a canonical descriptor and sizes that made-up data accepts. No target is shorter than reading the
+// bytes at 4.8 TB/s.
 TEST(GemmBenchCases, CanBeMeasuredAndReached) {
   const auto cases = find_problems("w4a16_gemm").bench_cases();
   EXPECT_GE(cases.size(), 30u);

@@ -1,4 +1,4 @@
-// templates/pipeline/copy_deadline.h by clocks that go on, stand still, jump and are set back.
+// Tests templates/pipeline/copy_deadline.h with clocks that advance, stand still, jump and are set back.
 #include "templates/pipeline/copy_deadline.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using Times = std::vector<unsigned long long>;
 
-/// When each of `count` things happens for somebody who looks at every tick from `now` on.
+/// The times at which `count` copies start for a producer that checks the deadline at every tick from `now` on.
 Times watch(CopyDeadline& deadline, unsigned long long now, int count) {
   Times happened;
   for (; happened.size() < static_cast<std::size_t>(count); ++now) {
@@ -25,7 +25,7 @@ TEST(CopyDeadline, IsAnIntervalApart) {
 }
 
 TEST(CopyDeadline, IsAtOnceForWhatBeganEarlier) {
-  CopyDeadline deadline{1000 - 2 * 10, 10};  // three at once
+  CopyDeadline deadline{1000 - 2 * 10, 10};  // three copies start at once
   EXPECT_EQ(watch(deadline, 1000, 5), (Times{1000, 1000, 1000, 1010, 1020}));
 }
 
@@ -42,7 +42,7 @@ TEST(CopyDeadline, MovesOnWithAClockThatRarelyDoes) {
     const unsigned long long coarse = now / 1000 * 1000;
     while (deadline.has_passed(coarse)) ticks.push_back(now);
   }
-  EXPECT_EQ(ticks, (Times{1000, 2000, 2000, 2000, 3000, 3000, 3000})) << "as many on average";
+  EXPECT_EQ(ticks, (Times{1000, 2000, 2000, 2000, 3000, 3000, 3000})) << "one copy per interval on average";
 }
 
 TEST(CopyDeadline, DoesNotWaitForAClockThatWasSetBack) {

@@ -1,4 +1,5 @@
-// Descriptor texts: every value has one text that parses back to it, and everything else is refused with its rule.
+// Descriptor texts: every descriptor has one canonical text that parses back to the same descriptor, and an illegal
+// text is refused with the rule that it breaks.
 #include <gtest/gtest.h>
 
 #include <set>

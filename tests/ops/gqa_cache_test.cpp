@@ -1,5 +1,5 @@
-// gqa_decode over caches in pages and caches whose scales are tensors of their own, as values: what launches are given,
-// what problems read and refuse. What the kernels compute is tests/cover's business.
+// gqa_decode over paged caches and caches with separate tensors of scales. These tests check parameters of launches,
+// and what problems read and refuse, without running a kernel; tests/cover checks what kernels compute.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using tests::address;
 constexpr auto parameters_of = tests::gqa_parameters_of;
 
-/// One KV head of 128 channels of a byte, at made-up addresses.
+/// Arguments with one KV head of 128 channels of one byte, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
   cubit_gqa_decode_arguments arguments = tests::made_up_gqa_arguments({});
   arguments.scales.key = address(0x5000);
@@ -80,8 +80,8 @@ TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
                  "the descriptor");
 }
 
-/// One sequence of 3 tokens in pages of 2, of which it has the last and the first: signed bytes, 64 channels, scale
-/// 0.5.
+/// One sequence of 3 tokens in a cache of 3 pages with 2 tokens each. The sequence uses the last page and then the
+/// first page. Rows have 64 channels of signed bytes, and the scale is 0.5.
 struct PagedCase {
   std::vector<std::uint16_t> query = std::vector<std::uint16_t>(64, 0);
   std::vector<char> keys = std::vector<char>(3 * 2 * 64, 1);

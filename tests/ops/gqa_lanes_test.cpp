@@ -1,4 +1,5 @@
-// Which bytes the lanes of gqa_decode touch: copies take each once, and operands are the fragments of the ISA.
+// The bytes that lanes of gqa_decode touch: copies take each byte once, and operands match the fragments of the PTX
+// ISA.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace cubit::ops {
 namespace {
 
-// Every byte of 16 rows of keys and 16 of values, once; and a copy lies in a row's header or in its words.
+// Copies take every byte of 16 rows of keys and 16 rows of values once. No copy spans a row's header and its words.
 TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
@@ -33,8 +34,8 @@ TEST(GqaLanes, CopiesTakeEveryByteOnce) {
   }
 }
 
-// Of keys and values that are stored otherwise each 16 rows are copied by themselves: every byte once, by lanes that
-// have something to do.
+// If keys and values have different formats, separate copies take 16 rows of each. They take every byte once; lanes
+// without a row are idle.
 TEST(GqaLanes, CopiesOfTwoFormatsTakeEveryByteOnce) {
   std::size_t with_idle_lanes = 0;
   for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
@@ -68,12 +69,12 @@ TEST(GqaLanes, AgreeWithTheFragmentsOfTheIsa) {
   const auto& b = codegen::find_fragment("mma.m16n8k16 B, 16-bit");
   const auto& c = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
   for (int lane = 0; lane < 32; ++lane) {
-    for (int i = 0; i < 4; ++i) {  // tokens are the k of weights
+    for (int i = 0; i < 4; ++i) {  // tokens are the MMA's k dimension for softmax weights
       EXPECT_EQ(lanes::int4_token_pairs(lane, i, 2, lanes::kTileRows).row, lanes::kTileRows + b.at(lane, i).row);
       EXPECT_EQ(lanes::int4_token_pairs(lane, i, 2, lanes::kTileRows).byte, 8);
     }
-    // Lanes 8i … 8i+7 address the rows of the matrix that lands in register i, which starts at element (0, 2i) of lane
-    // 0.
+    // ldmatrix: lanes 8i … 8i+7 address the rows of the matrix that lands in register i. This matrix starts at element
+    // (0, 2i) of lane 0.
     const auto matrix = a.at(0, lane / 8 * 2);
     for (const int step : {0, 1, 5}) {
       const auto key = lanes::rows16_keys(lane, step);

@@ -1,5 +1,5 @@
-// gqa_decode with several query tokens per sequence, as values: what each token sees, what plans, launches and problems
-// make of it, and what they refuse. What the kernels compute is tests/cover's business.
+// gqa_decode with several query tokens per sequence: which positions a token sees, how plans, launches and problems use
+// query tokens, and what they refuse. No kernel runs here; tests/cover checks what kernels compute.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using tests::sm80_plan_of;
 using tests::sm90_plan_of;
 constexpr auto parameters_of = tests::gqa_parameters_of;
 
-/// What query token `token` sees, a character per position.
+/// The positions that query token `token` sees, one character per position.
 std::string seen(const char* text, int length, int token, std::uint32_t mask = 0) {
   const GqaDecode descriptor = gqa_decode::parse(text);
   std::string positions;
@@ -46,7 +46,7 @@ TEST(GqaQueryTokens, ATreeNamesWhatTheySeeOfOneAnother) {
   const char* const three = "gqa_decode:query_tokens=3,mask=tree";
   EXPECT_EQ(seen(three, 5, 0, 0b001), "###..");
   EXPECT_EQ(seen(three, 5, 2, 0b101), "###.#");
-  EXPECT_EQ(seen(three, 5, 1, 0b100), "##..#") << "not even itself, where the mask does not say so";
+  EXPECT_EQ(seen(three, 5, 1, 0b100), "##..#") << "a query token without its own mask bit does not see itself";
   EXPECT_EQ(seen(three, 5, 1, 0xfffffff8), "##...") << "bits that are no query token's";
   EXPECT_EQ(seen(three, 2, 0, 0b111), "..") << "it stands before the sequence";
   EXPECT_EQ(seen(three, 2, 2, 0b111), "##");
@@ -124,7 +124,7 @@ TEST(GqaQueryTokens, ManyColumnsOf16BitCachesAreRowsOfProducts) {
     EXPECT_EQ(plan.head_groups, head_groups);
     EXPECT_EQ(plan.heads_per_block, heads_per_block);
     EXPECT_LE(plan.heads_per_warp, 16);
-    // Rows of each warpgroup are whole parts of 128 bytes, swizzled as wgmma takes them.
+    // Rows of each warpgroup consist of swizzled runs of 128 bytes, as wgmma reads them.
     EXPECT_EQ(plan.stage.pitch, 128);
     EXPECT_EQ(plan.stage.swizzle.bits, 3);
     EXPECT_EQ(plan.stage.rows * plan.stage.pitch % 1024, 0);
@@ -169,7 +169,7 @@ TEST(GqaQueryTokens, APlanSaysWhatTheySee) {
   EXPECT_EQ(tests::value_of(tests::gqa_kernel_of("gqa_decode:query_tokens=2", "sm_90a"), "query_tokens"), "2, causal");
 }
 
-/// One sequence of 4 query tokens with one head, at made-up addresses.
+/// Arguments with one sequence of 4 query tokens and one head, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
   cubit_gqa_decode_arguments arguments = tests::made_up_gqa_arguments({.query_heads = 4});
   arguments.query_token_stride = 128;
@@ -215,10 +215,10 @@ TEST(GqaQueryTokens, LaunchesRefuseWhatDoesNotFit) {
       "smaller alignment in the descriptor");
 }
 
-/// Two sequences with 3 query tokens and 2 heads of 64 channels.
+/// A problem with two sequences, 3 query tokens and 2 heads of 64 channels.
 struct Case {
   std::vector<std::uint16_t> data = std::vector<std::uint16_t>(std::size_t{2} * 9 * 2 * 64, 0);
-  std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5, 0, 0};  // two more, for shapes that do not fit
+  std::vector<std::int32_t> mask = {1, 3, 5, 1, 3, 5, 0, 0};  // two more words than needed, for shapes that do not fit
   std::string text = "gqa_decode:head_dim=64,heads_per_kv=2,query_tokens=3,mask=tree";
   std::vector<check::Tensor> tensors = {{"query", "BF16", {2, 3, 2, 64}, {}, data.data()},
                                         {"key", "BF16", {2, 9, 1, 64}, {}, data.data()},
@@ -254,7 +254,7 @@ TEST(GqaQueryTokens, TheComparisonNamesTheToken) {
   const auto problem = one.problem();
   std::vector<std::uint16_t> output(std::size_t{2} * 3 * 2 * 64, 0);
   std::vector<float> lse(std::size_t{2} * 3 * 2);
-  // Scores are 0: the sums are how many positions are seen, 6 and those of the mask.
+  // All scores are 0, so that a softmax denominator counts the positions that are seen: 6, and the bits of the mask.
   for (std::size_t item = 0; item < lse.size(); ++item)
     lse[item] = std::log(static_cast<float>(item / 2 % 3 == 0 ? 7 : 8));
   const void* got[] = {output.data(), lse.data()};
@@ -304,11 +304,11 @@ TEST(GqaQueryTokens, RandomTreesAreOfAncestors) {
   for (int sequence = 0; sequence < 5; ++sequence, words += 16) {
     for (int token = 0; token < 16; ++token) {
       const std::uint32_t seen = words[token] & 0xffff;
-      EXPECT_EQ(seen >> token, 1u) << "itself, and nothing behind";
+      EXPECT_EQ(seen >> token, 1u) << "a query token sees itself and no later query token";
       has_branches = has_branches || seen != (2u << token) - 1;
       for (int other = 0; other < token; ++other) {
         if ((seen >> other & 1) != 0) {
-          EXPECT_EQ(words[other] & 0xffff & ~seen, 0u) << "what it sees sees no more";
+          EXPECT_EQ(words[other] & 0xffff & ~seen, 0u) << "an ancestor sees nothing that its descendant does not see";
         }
       }
     }

@@ -1,5 +1,5 @@
-// gqa_decode's score modifications, windows and sinks as values: texts, what is refused, what launches are given, the
-// reference, users' code by name and hash. What the kernels compute is tests/cover's business.
+// gqa_decode's score modifications, windows and sinks: descriptor texts, refusals, launch parameters, the reference,
+// and users' code by name and hash. No kernel runs here; tests/cover checks what kernels compute.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST(UserCode, IsFoundByNameAndHashOfItsText) {
   EXPECT_EQ(find_user_code(field).text, kCode);
   const std::string other = add_user_code("mine", std::string(kCode) + "\n", "modify_score");
   EXPECT_NE(other, field);
-  EXPECT_EQ(find_user_code(field).text, kCode) << "what a name and hash mean never changes";
+  EXPECT_EQ(find_user_code(field).text, kCode) << "the text of a name and hash never changes";
 }
 
 TEST(UserCode, RefusesWhatCannotBeCode) {
@@ -107,12 +107,12 @@ TEST(UserCode, MayIncludeCubitsHeadersOnly) {
   EXPECT_THROW(tests::gqa_kernel_of("gqa_decode:score=" + score, "sm_80"), Failure);
 }
 
-/// One KV head with two query heads of 128 channels, at made-up addresses.
+/// Arguments with one KV head and two query heads of 128 channels, at made-up addresses.
 cubit_gqa_decode_arguments made_up_arguments() {
   return tests::made_up_gqa_arguments({.query_heads = 2, .max_length = 4096});
 }
 
-/// On a device with room for every chunk.
+/// The launch on a device with room for a block per chunk.
 Launch encode(const std::string& fields, const cubit_gqa_decode_arguments& arguments) {
   return tests::encode_gqa("gqa_decode:heads_per_kv=2" + fields, arguments, 1000);
 }
@@ -170,7 +170,7 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
   EXPECT_EQ(given.kept_tokens, 4096);
 }
 
-/// One sequence on a device with room for every chunk: chunks of 64 tokens.
+/// One sequence in chunks of 64 tokens, on a device with room for a block per chunk.
 TEST(GqaScoreLaunch, SplitsWhatTheWindowHas) {
   cubit_gqa_decode_arguments arguments = made_up_arguments();
   const unsigned all = encode("", arguments).shape.grid[0];
@@ -191,7 +191,7 @@ TEST(GqaScoreReference, SeenTokens) {
   EXPECT_EQ(check::gqa_decode::attended_tokens(7, std::int64_t{1} << 40, std::int64_t{1} << 40), 7);
 }
 
-/// Two channels matter: scores are the first one's, values the second's.
+/// A case in which only two channels matter: channel 0 determines scores, channel 1 determines values.
 struct Small {
   std::vector<double> scores;
   std::vector<double> values;
@@ -248,7 +248,7 @@ TEST(GqaScoreReference, MeansWhatTheHeaderSays) {
   EXPECT_EQ(empty.output[0], 0);
 }
 
-/// Two query heads over four tokens.
+/// A problem with two query heads over four tokens.
 struct ProblemCase {
   std::vector<std::uint16_t> query = std::vector<std::uint16_t>(128, 0);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(4 * 64, 0);
@@ -320,7 +320,7 @@ TEST(GqaScoreProblem, RefusesWhatDoesNotFit) {
       });
 }
 
-/// The case above in pages of 2 tokens, of which there are 2.
+/// The case above in a cache of 2 pages with 2 tokens each.
 struct PagedProblemCase : ProblemCase {
   std::vector<std::int32_t> table = {0, 1};
   PagedProblemCase() {
@@ -338,7 +338,8 @@ TEST(GqaScoreProblem, NeedsThePagesThatAreSeen) {
   tests::expect_refused_with([&] { one.problem(); }, "page_table[0, 0] = -1: the sequence has 4 tokens");
 }
 
-/// Sixteen query tokens of a sequence of four: the first stand before its beginning, and their windows far before.
+/// Sixteen query tokens of a sequence of four tokens. The first query tokens have negative positions, and their windows
+/// end before the sequence begins.
 TEST(GqaScoreProblem, NeedsThePagesOfTheWidestWindows) {
   constexpr double kMost = std::numeric_limits<std::int32_t>::max();
   for (const double window : {1.0, 100.0, kMost - 12, kMost - 11, kMost - 1, kMost}) {

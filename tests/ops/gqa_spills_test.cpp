@@ -1,5 +1,5 @@
-// Every kernel of gqa_decode compiles for the architectures that it claims, and spills nothing. Skipped where there is
-// no NVRTC.
+// Every kernel of gqa_decode compiles without register spills for the architectures that it claims. The tests are
+// skipped if there is no NVRTC.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@
 namespace cubit::ops {
 namespace {
 
-/// Where a lane's addresses are computed anew. Each for the earlier ones as well, in turn.
+/// Kernels for later architectures recompute a lane's addresses. Kernels for earlier architectures do not; each
+/// descriptor is compiled for one of them.
 TEST(GqaPlan, ManyGroupsCompileWithoutSpillsOnLaterArchitectures) {
   constexpr const char* kLater[] = {"sm_100a", "sm_120"};
   constexpr const char* kEarlier[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
@@ -62,14 +63,15 @@ TEST(GqaPlan, TwoFormatsCompileWithoutSpills) {
   const std::vector<GqaDecode> descriptors = tests::mixed_gqa_descriptors(false);
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
     kernels.push_back({descriptors[i].text(), "sm_80"});
-    // The others in turn.
+    // Each descriptor is also compiled for one of the other architectures, in rotation.
     kernels.push_back(
         {descriptors[i].text(), tests::kGqaArchitectures[1 + i % (std::size(tests::kGqaArchitectures) - 1)]});
   }
   tests::expect_no_spills(kernels);
 }
 
-/// Of family sm90: where registers change hands the plan has dealt out all that the block's threads begin with.
+/// A kernel of family sm90. If warps exchange registers (setmaxnreg), the plan's register counts add up to the
+/// registers with which the block's threads start, and the test checks the count at launch.
 tests::KernelFor kernel_for(const GqaDecode& descriptor, const char* name) {
   const auto& architecture = codegen::find_architecture(name);
   const auto plan = gqa_decode::sm90::make_plan(descriptor, architecture);
@@ -77,7 +79,8 @@ tests::KernelFor kernel_for(const GqaDecode& descriptor, const char* name) {
           plan.consumer_registers > 0 ? tests::registers_at_launch(architecture, plan.threads()) : 0};
 }
 
-/// With and without registers that change hands; in turn, where a list has them beside sm_90a.
+/// Later architectures, with and without setmaxnreg. Tests compile some descriptors for one of them in addition to
+/// sm_90a.
 constexpr const char* kLaterThanSm90[] = {"sm_100a", "sm_120", "sm_120a"};
 
 TEST(GqaPlan, FamilySm90TakesBytesWithoutSpills) {
@@ -96,7 +99,7 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
       kernels.push_back(kernel_for(descriptor, kernels.size() % 2 == 0 ? "sm_100a" : "sm_120"));
     kernels.push_back(kernel_for(descriptor, "sm_90a"));
   }
-  // Where registers do not change hands.
+  // Kernels without setmaxnreg.
   for (const char* fields : {"heads_per_kv=16,query=fp16,output=bf16,query_tokens=4,mask=tree,alignment=8",
                              "heads_per_kv=4,query=fp16,query_tokens=2,alignment=4"}) {
     kernels.push_back(kernel_for(
@@ -108,13 +111,13 @@ TEST(GqaPlan, FamilySm90TakesUnalignedRowsWithoutSpills) {
 TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   constexpr const char* kLater[] = {"sm_90a", "sm_120", "sm_100a"};
-  constexpr std::size_t kOfLater = 4;  // of a later architecture: every fourth
+  constexpr std::size_t kOfLater = 4;  // every fourth descriptor is also compiled for a later architecture
   for (const GqaDecode& descriptor : tests::sm75_gqa_descriptors()) {
     if (kernels.size() % (kOfLater + 1) == 0)
       kernels.push_back({descriptor.text(), kLater[kernels.size() / (kOfLater + 1) % std::size(kLater)]});
     kernels.push_back({descriptor.text(), "sm_75"});
   }
-  // Many narrow copies, and many channels: what sm_120 spilled.
+  // Descriptors with many narrow copies or many channels, for which sm_120 once spilled.
   for (const char* fields : {"head_dim=80,heads_per_kv=16,alignment=4", "head_dim=160,heads_per_kv=1,alignment=4",
                              "head_dim=160,heads_per_kv=16", "head_dim=192,heads_per_kv=1,alignment=4",
                              "head_dim=192,heads_per_kv=8,query_tokens=4", "head_dim=256,heads_per_kv=1,alignment=4"}) {
@@ -126,7 +129,7 @@ TEST(GqaPlan, FamilySm75CompilesWithoutSpills) {
 
 TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
-  constexpr std::size_t kOfLater = 4;  // of a later architecture: every fourth
+  constexpr std::size_t kOfLater = 4;  // every fourth descriptor is also compiled for a later architecture
   for (const GqaDecode& descriptor : tests::sm90_gqa_descriptors()) {
     if (kernels.size() % (kOfLater + 1) == 0) {
       const std::size_t turn = kernels.size() / (kOfLater + 1);
@@ -137,7 +140,7 @@ TEST(GqaPlan, FamilySm90CompilesWithoutSpills) {
   tests::expect_no_spills(kernels);
 }
 
-TEST(GqaPlan, ProductsByHeadsCompileWithoutSpills) {
+TEST(GqaPlan, WarpgroupMmaCompilesWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const int head_dim : {64, 128, 192}) {
     for (const char* types : {"query=bf16,kv=bf16", "query=fp16,kv=fp16", "query=fp16,kv=bf16"}) {

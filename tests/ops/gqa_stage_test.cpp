@@ -1,5 +1,5 @@
-// Stages of gqa_decode: which layout they have, that it is the best there is, and how often its accesses meet in a
-// bank.
+// Shared-memory layouts of the pipeline stages of gqa_decode: the layout search finds the best layout, and the accesses
+// have the bank conflicts that the plan states.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,10 +22,10 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
     const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     EXPECT_GE(plan.report.proofs.size(), 6u);
     for (const auto& proof : plan.report.proofs) {
-      // A narrow copy of headers takes one piece of many rows, which start at every fourth bank.
+      // A narrow copy of headers takes one vector of each of many rows, and rows start at every fourth bank.
       const bool narrow_header =
           proof.access == "cp.async of rows" && plan.copy_bytes < 16 && plan.formats().key.header_bytes() > 0;
-      // Eight lanes take 16 bytes each of heads whose channels are no multiple of as many.
+      // Eight lanes take 16 bytes each, which is 32 channels of float together; heads of other multiples conflict.
       const bool meets_next_head = proof.access == "loads of warps' outputs" && descriptor.head_dim % 32 != 0;
       EXPECT_LE(proof.degree, narrow_header     ? 16 / plan.copy_bytes
                               : meets_next_head ? 2
@@ -41,7 +41,7 @@ TEST(GqaPlan, IsFreeOfBankConflictsButForCopiesThatCannotBe) {
   }
 }
 
-/// The search stated plainly: every layout in the order of preference, each proved whole.
+/// The layout search without shortcuts: tries every layout in the order of preference and proves all its accesses.
 codegen::TileLayout exhaustive_search(int rows, int row_bytes, std::span<const codegen::TileAccess> accesses) {
   constexpr int kUnit = 16;
   std::vector<codegen::TileLayout> groups[4];  // plain, swizzled, padded, both
@@ -72,7 +72,7 @@ codegen::TileLayout exhaustive_search(int rows, int row_bytes, std::span<const c
 }
 
 TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
-  std::map<std::string, codegen::TileLayout> known;  // heads and element types do not matter to a stage
+  std::map<std::string, codegen::TileLayout> known;  // a stage's layout does not depend on heads and query types
   for (const GqaDecode& descriptor : tests::pairwise_gqa_descriptors(false)) {
     const auto plan = gqa_decode::sm80::make_plan(descriptor, codegen::find_architecture("sm_80"));
     const auto accesses = stage_accesses(plan, gqa_decode::sm80::kCopies);
@@ -87,7 +87,7 @@ TEST(GqaPlan, LayoutsAreWhatAnExhaustiveSearchFinds) {
   EXPECT_GE(known.size(), 15u);
 }
 
-/// Each of the two tiles of a stage is laid out as an exhaustive search would, one behind the other.
+/// A stage has a tile of keys, followed by a tile of values. Each tile has the layout that an exhaustive search finds.
 TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
   std::map<std::string, codegen::TileLayout> known;
   for (const GqaDecode& descriptor : tests::mixed_gqa_descriptors(false)) {
@@ -117,7 +117,7 @@ TEST(GqaPlan, TwoFormatsHaveALayoutEach) {
   }
 }
 
-/// Every pair of field values: of no access, of the loop or of a sequence's end, do two words meet in a bank.
+/// For every pair of field values no access has a bank conflict, neither in the loop nor at the end of a sequence.
 TEST(GqaPlan, FamilySm90IsFreeOfBankConflicts) {
   std::size_t plans = 0;
   for (const auto& descriptors :
@@ -135,7 +135,7 @@ TEST(GqaPlan, FamilySm90IsFreeOfBankConflicts) {
   EXPECT_GT(plans, 500u);
 }
 
-// A plan of family sm90 proves the accesses of its first and last warp; here are those of all.
+// A plan of family sm90 proves the accesses of its first and its last warp. This test proves the accesses of all warps.
 TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   for (const char* text :
        {"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90", "gqa_decode:family=sm90",
@@ -143,10 +143,10 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
         "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,family=sm90", "gqa_decode:head_dim=96,kv=int8_split,family=sm90"}) {
     const auto plan = tests::sm90_plan_of(text, "sm_90a");
     auto accesses = gqa_decode::sm90::stage_accesses(plan);
-    accesses.erase(accesses.begin());  // copies have no warp's place
+    accesses.erase(accesses.begin());  // copies do not depend on the warp
     for (int warp = 0; warp < plan.warps; ++warp) {
       for (codegen::TileAccess access : accesses) {
-        access.instances /= 2;  // the first warp's
+        access.instances /= 2;  // keep the first warp's instances
         access.at = [first = access.at, by = warp * plan.descriptor.row_bytes()](int instance, int lane) {
           auto byte = first(instance, lane);
           if (byte) byte->byte += by;
@@ -158,8 +158,8 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
   }
 }
 
-// Unaligned rows: all that lanes of the interleaved warps touch lies in their rows, or in those of neighbours that
-// make the same 16 bytes; and none meet in a bank.
+// Unaligned rows: lanes of the interleaved warps touch only their own rows and the neighbouring rows in the same 16
+// bytes, without bank conflicts.
 TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
   for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
                              ",head_dim=256,groups=2,query_tokens=3"}) {
@@ -194,7 +194,7 @@ TEST(GqaPlan, SaysHowManyRowsAStageHas) {
 }
 
 // Tensor cores read rows of 128 bytes with the swizzle of the tensor maps that wrote them: wgmma.cuh.
-TEST(GqaPlan, ProductsByHeadsHaveRowsInPartsOf128Bytes) {
+TEST(GqaPlan, WarpgroupMmaHasRowsInRunsOf128Bytes) {
   const auto& architecture = codegen::find_architecture("sm_90a");
   std::set<int> head_dims;
   for (const GqaDecode& descriptor : tests::all_gqa_descriptors()) {

@@ -1,5 +1,5 @@
-// A kernel family is added by a class and a list: a toy family, which this file alone knows, is named, chosen, planned,
-// preferred and rejected with reasons.
+// A kernel family is added by a class and an entry of a list. This test adds a toy family, which no other file knows.
+// The toy is named, chosen, planned, preferred, and rejected with reasons.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-/// Computes nothing: a kernel whose source is empty.
+/// A kernel whose source is empty.
 class ToyKernel final : public Specialisation {
  public:
   explicit ToyKernel(PlanReport report) : report_(std::move(report)) {}
@@ -27,7 +27,7 @@ class ToyKernel final : public Specialisation {
   PlanReport report_;
 };
 
-/// Serves head_dim=64 on architectures with TMA, and never a window.
+/// A family that serves head_dim=64 on architectures with TMA, and no windows.
 class ToyFamily final : public Family {
  public:
   explicit ToyFamily(bool is_preferred) : is_preferred_(is_preferred) {}
@@ -56,7 +56,7 @@ class ToyFamily final : public Family {
   bool is_preferred_;
 };
 
-/// The operator's families and the toy, which comes last.
+/// The list of the operator's families, with the toy family at the end.
 class ListWithToy {
  public:
   explicit ListWithToy(bool is_preferred)

@@ -1,4 +1,4 @@
-// Rows of a KV cache as the reference makes them: what a rotation turns, the bits of each format.
+// Rows of a KV cache as the reference computes them: the channels that a rotation changes, and the bits of each format.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,10 +49,10 @@ TEST(KvRowsFormat, AShiftOfZeroIsPositiveWhicheverZeroComesFirst) {
   EXPECT_EQ(plus[4], '\xf0');
   std::fill(row.begin(), row.end(), -0.f);
   check::kv_cache::quantise_row(format, row.data(), minus.data());
-  EXPECT_EQ(minus, std::vector<char>(format.row_bytes(), 0)) << "of scale and shift";
+  EXPECT_EQ(minus, std::vector<char>(format.row_bytes(), 0)) << "scale and shift are +0";
 }
 
-/// The widest group that is not "anything": beyond it lowest and highest are no float apart.
+/// The widest group with a defined result. For wider groups, highest - lowest is not a finite float.
 TEST(KvRowsFormat, AGroupAsWideAsTheLargestFloatHasItsEnds) {
   const kv_cache::RowFormat format{64, KvFormat::int4_rows, 1};
   constexpr float kHalf = std::numeric_limits<float>::max() / 2;
@@ -67,7 +67,7 @@ TEST(KvRowsFormat, AGroupAsWideAsTheLargestFloatHasItsEnds) {
   EXPECT_EQ(stored, expected);
 }
 
-/// The bytes of a row, and its scales.
+/// The bytes of a quantised row and of its scales.
 struct Quantised {
   std::vector<char> bytes;
   std::vector<char> scales;
@@ -103,14 +103,14 @@ TEST(KvRowsFormat, GivenScalesClampAndAZeroScaleGivesZeros) {
   EXPECT_EQ(clamped.bytes[0], 127);
   EXPECT_EQ(clamped.bytes[1], -127);
   EXPECT_EQ(quantised(format, row, bytes_of(0.f)).bytes, std::vector<char>(64, 0));
-  // 1e-8 is the least scale; fp16 has nothing below 2^-24.
+  // 1e-8 is the smallest scale, but fp16 has no positive number below 2^-24.
   format = {64, KvFormat::int8_split, 1, KvScales::head, ScaleType::fp16};
   const auto tiny = quantised(format, std::vector<float>(64, 1e-9f));
   EXPECT_EQ(tiny.bytes, std::vector<char>(64, 0));
   EXPECT_EQ(tiny.scales, std::vector<char>(2, 0));
 }
 
-/// What a kernel makes of them is anything; the reference at least is always the same.
+/// A kernel may store anything for NaN and infinity. The reference always stores the same bytes.
 TEST(KvRowsFormat, WhatIsNoNumberIsZeroOrNoNumber) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -126,7 +126,7 @@ TEST(KvRowsFormat, WhatIsNoNumberIsZeroOrNoNumber) {
       EXPECT_EQ(made.bytes[1], 0x7f);
     }
   }
-  // Infinity by a scale of infinity.
+  // Infinity divided by a scale of infinity is NaN.
   std::fill(row.begin(), row.begin() + 2, kInfinity);
   EXPECT_EQ(quantised({64, KvFormat::int8_split}, row).bytes, std::vector<char>(64, 0));
   EXPECT_EQ(quantised({64, KvFormat::fp8_e4m3}, row).bytes[0], 0x7f);
@@ -151,7 +151,7 @@ TEST(KvRowsFormat, EveryFp8NumberIsStoredAsItselfAndReadBack) {
       last = values[0];
       std::vector<float> row(64, static_cast<float>(values[0]));
       ASSERT_EQ(quantised(format, row, bytes_of(1.f)).bytes, bytes) << code;
-      // Halfway to the next: to the even one.
+      // A value halfway to the next number rounds to the even one.
       if (code + 1 == numbers) continue;
       std::vector<double> next(64);
       check::kv_cache::dequantise_row(format, std::vector<char>(64, static_cast<char>(code + 1)).data(), next.data(),

@@ -1,5 +1,5 @@
-// kv_append and kv_gather as values: texts, what launches refuse, divisions. Rotation and formats are
-// kv_rows_format_test.cpp's business, problems kv_rows_problem_test.cpp's, what the kernels compute tests/cover's.
+// kv_append and kv_gather without running kernels: descriptor texts, refused launches, exact divisions. Other files
+// test rotation and formats (kv_rows_format_test.cpp), problems (kv_rows_problem_test.cpp) and kernels (tests/cover).
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <fmt/format.h>
@@ -172,22 +172,23 @@ TEST(KvRowsDivision, IsExactForEveryDividendBelow2To31) {
   }
 }
 
-/// Reciprocal of templates/core/reciprocal.cuh.
+/// The quotient as templates/core/reciprocal.cuh computes it, by a reciprocal.
 float by_reciprocal(float dividend, float divisor) {
   const float nearest = 1.f / divisor;
   const float rest = std::fma(-divisor, nearest, 1.f) * nearest;
   return std::fma(dividend, nearest, dividend * rest);
 }
 
-// Both quotients are rounded sums that differ from the true one by at most 2^-46 of it before the last rounding. So
-// they give another number of steps only where the true quotient is that near to where a float next to a half begins:
-// the middle M · 2^e between a half and its neighbour, M an odd number of 25 bits. With 24-bit dividend T and divisor D
-// that is T · 2^s = M · D + j for a small j, which D alone solves: all of them are tried. Larger j than 8 are farther
-// away.
+// Before the last rounding both quotients differ from the true quotient by at most a relative 2^-46. They can give
+// different numbers of steps only if the true quotient is that close to the boundary of the floats that round to a
+// half. This boundary is the middle M · 2^e between a half and the neighbouring float, with an odd M of 25 bits. For a
+// 24-bit dividend T and divisor D this means T · 2^s = M · D + j with a small j. D alone determines the solutions, and
+// the test tries all of them. A j beyond 8 is too far from the boundary.
 TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
-  constexpr std::uint64_t kFirst = 1 << 23;  // of 24 bits
+  constexpr std::uint64_t kFirst = 1 << 23;  // the smallest number of 24 bits
   int tried = 0;
-  // Of nibbles up to 15, of signed bytes up to 127; the middles of fp8's numbers have fewer bits, times a power of two.
+  // Nibbles have up to 15 steps, signed bytes up to 127. The middles of fp8 numbers are fewer bits times a power of
+  // two.
   for (int steps = 0; steps < 128; ++steps) {
     std::uint64_t half = 2 * steps + 1;
     while (half < kFirst) half *= 2;
@@ -201,7 +202,7 @@ TEST(KvRowsQuotient, ByReciprocalIsTheRoundedQuotientNearEveryHalf) {
                divisor += mask + 1) {
             const std::uint64_t dividend = (middle * divisor + j) >> s;
             if (divisor < kFirst || dividend < kFirst || dividend >= 2 * kFirst) continue;
-            if (divisor == 2 * kFirst - 1) continue;  // divides_by_reciprocal says no
+            if (divisor == 2 * kFirst - 1) continue;  // divides_by_reciprocal refuses this divisor
             const auto d = static_cast<float>(divisor);
             const double ratio = (steps + 0.5) * static_cast<double>(divisor) / static_cast<double>(dividend);
             const float t = std::ldexp(static_cast<float>(dividend), std::ilogb(ratio * 1.01));
@@ -302,7 +303,7 @@ TEST(KvRowsLaunch, GivesALaneGroupSeveralHeadsWhereThereAreManyRows) {
   }
 }
 
-// 288 rows: what 4 multiprocessors with 9 blocks each hold at once. With 7 blocks they would take two rounds.
+// 4 multiprocessors with 9 blocks each hold 288 rows at once. With 7 blocks each, 288 rows would take two rounds.
 TEST(KvRowsLaunch, CountsTheBlocksThatTheArchitectureHolds) {
   EXPECT_EQ(append_parameters(36, 8, tests::made_up_device("sm_80", 4)).steps, 1);
   EXPECT_EQ(append_parameters(36, 8, tests::made_up_device("sm_120", 4)).steps, 2);
@@ -338,7 +339,7 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   EXPECT_EQ(parameters.cache.page_table, address(0x6000));
 }
 
-/// What is given for a role that the descriptor does not ask for would be lost.
+/// Arguments that the descriptor does not use are refused, because the launch would ignore them.
 TEST(KvRowsLaunch, TakesAnglesAndPagesOnlyWhereTheDescriptorDoes) {
   const auto refused = [](void (*change)(cubit_kv_append_arguments&), const std::string& sentence) {
     auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
@@ -364,7 +365,7 @@ TEST(KvRowsLaunch, TakesAnglesAndPagesOnlyWhereTheDescriptorDoes) {
   tests::expect_refused([&] { kv_gather::encode(kv_gather::parse("kv_gather"), &gather); }, table);
 }
 
-/// One scale per KV head, for all tokens: who reads it takes it, who writes it for every row does not.
+/// One scale per KV head for all tokens: launches that read scales accept it, launches that write scales refuse it.
 TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
   const auto with_scales_per_head = [](auto arguments) {
     arguments.scales.key = arguments.scales.value = address(0x7000);
@@ -392,7 +393,7 @@ std::string overwriting(const std::string& given, int within) {
       given, within == 1 ? "1 element" : fmt::format("{} elements", within), within);
 }
 
-// Caches of 3 sequences of 100 tokens of 5 KV heads, dense; then one stride is changed.
+// Dense caches of 3 sequences of 100 tokens of 5 KV heads. Each case changes one stride.
 TEST(KvRowsLaunch, RefusesStridesWithWhichRowsOverwriteOneAnother) {
   using Given = cubit_kv_append_arguments;
   const auto refused = [](const char* text, int row, const std::string& sentence, void (*change)(Given&)) {
@@ -557,8 +558,8 @@ INSTANTIATE_TEST_SUITE_P(
                                   a.rotary_stride = 3;
                                 }}));
 
-// Every thirty-first descriptor, each for one architecture in turn, and where values are stored otherwise than keys for
-// two later ones; tests/cover compiles every pair of field values.
+// Compiles every thirty-first descriptor for one architecture, in rotation. Descriptors whose values are stored
+// differently from keys are also compiled for two later architectures. tests/cover compiles every pair of field values.
 TEST(KvRowsPlan, CompilesForEveryArchitectureWithoutSpills) {
   constexpr int kMostRegisters = 72;  // 7 blocks of 128 threads fit an SM
   std::vector<std::string> texts;

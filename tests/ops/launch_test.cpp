@@ -1,5 +1,5 @@
-// Launches as values: grid, splits and workspace follow from bounds and device alone, and what the argument struct
-// rules out is refused before anything is launched.
+// Launches of gqa_decode as data: grid, splits and workspace follow only from bounds and the device, and arguments that
+// the public header rules out are refused before anything is launched.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::shared_ptr<const Specialisation> kernel_of(const char* text) { return tests
 
 const char* const kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80";
 
-/// Dense tensors of int4_rows for 8 heads per KV head.
+/// Arguments with dense tensors of int4_rows, for 8 heads per KV head.
 cubit_gqa_decode_arguments arguments_of(int batch, int kv_heads, int max_length) {
   return tests::made_up_gqa_arguments({batch, kv_heads, 8 * kv_heads, 128, 80, max_length});
 }
@@ -83,7 +83,7 @@ TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
   EXPECT_GE(reinterpret_cast<char*>(parameters.partial),
             reinterpret_cast<char*>(parameters.partial_stats) + blocks * 12 * 8);
   EXPECT_LE(reinterpret_cast<char*>(parameters.partial) + blocks * 12 * 128 * 4, base + bytes);
-  // Each group has a counter of its own: more than there are means no splits.
+  // Each head group needs a counter of its own. If there are too few counters, nothing is split.
   arguments.batch = static_cast<int>(kWorkspaceCounterBytes / sizeof(unsigned)) / 2 / 3 + 1;
   arguments.max_length = 1 << 20;
   EXPECT_EQ(gqa_decode::warp_ring::workspace_bytes(plan, &arguments, h200()), 0u);
@@ -146,7 +146,7 @@ TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
       gqa_decode::sm90::encode(plan, &three, address(0x10000), std::size_t{1} << 30, h200()).maps.all().empty());
 }
 
-/// Of 128 sequences of 8192 tokens, one KV head.
+/// The copy pacing of a launch with 128 sequences of 8192 tokens and one KV head.
 unsigned pace_of(const char* text, const runtime::DeviceFacts& device, int row) {
   const auto arguments = tests::made_up_gqa_arguments({128, 1, 8, 128, row, 8192});
   const Launch launch = kernel_of(text)->encode(&arguments, address(0x10000), std::size_t{1} << 30, device);
@@ -161,19 +161,19 @@ TEST(GqaLaunch, PackedWordsKeepPaceWithTheMemory) {
   device.memory_bytes_per_second /= 2;
   EXPECT_EQ(pace_of(int4, device, 80), 17959u) << "half as fast";
   device.memory_bytes_per_second = 1;
-  EXPECT_EQ(pace_of(int4, device, 80), ~0u) << "as slow as can be said";
+  EXPECT_EQ(pace_of(int4, device, 80), ~0u) << "the pace saturates";
   device.memory_bytes_per_second = 0;
   EXPECT_EQ(pace_of(int4, device, 80), 0u) << "the driver has not said how fast it is";
   EXPECT_EQ(pace_of("gqa_decode:heads_per_kv=8", h200(), 128), 0u) << "bf16 gains nothing";
   EXPECT_EQ(pace_of("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm80", h200(), 80), 0u);
 }
 
-/// Of 16 sequences of 8192 tokens.
+/// Whether a launch with 16 sequences of 8192 tokens gives its blocks different start offsets.
 bool is_staggered(const char* text, const runtime::DeviceFacts& device, int row, int kv_heads, bool share = false) {
   auto arguments = tests::made_up_gqa_arguments({16, kv_heads, 8 * kv_heads, 128, row, 8192});
   if (share) arguments.key_strides[0] = arguments.value_strides[0] = 0;
   const Launch launch = kernel_of(text)->encode(&arguments, address(0x10000), std::size_t{1} << 30, device);
-  GqaDecodeArguments parameters{};  // of launches without maps as well
+  GqaDecodeArguments parameters{};  // launches without tensor maps have shorter parameters
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   return parameters.stagger != 0;
 }
@@ -271,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"lengths at 0x1002", [](Arguments& a) { a.lengths = address<std::int32_t>(0x1002); }},
         BadArgument{"cubit_gqa_decode_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
 
-/// 2 sequences of 16 heads of 128 channels, some of several query tokens.
+/// 2 sequences of 16 heads of 128 channels; some cases have several query tokens.
 TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
   const auto refusal = [](const char* text, std::int64_t sequence, std::int64_t token, std::int64_t head) {
     auto arguments = arguments_of(2, 2, 64);
@@ -296,7 +296,7 @@ TEST(GqaLaunch, RefusesStridesWithWhichHeadsOverwriteOneAnother) {
   EXPECT_EQ(refusal(several.c_str(), 4096, 2048, 128), overwriting("output_strides[0] = 4096", "8192"));
 }
 
-/// The float that is nearest to 1e30 is above it.
+/// The float nearest to 1e30 is larger than 1e30, and is accepted.
 TEST(GqaLaunch, TakesTheLargestSoftmaxScales) {
   const auto kernel = kernel_of(kInt4);
   for (const float scale : {1e30f, -1e30f}) {

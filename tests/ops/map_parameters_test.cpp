@@ -1,4 +1,4 @@
-// The list of a launch's tensor maps keeps them in order, is copied with the launch, and has an end.
+// MapParameters keeps a launch's tensor maps in order, is copied with the launch, and refuses more than its capacity.
 #include "ops/map_parameters.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// merge as a value: texts, plans, what launches and problems refuse, and results that can be worked out by hand. What
-// the kernels compute is tests/cover's business.
+// merge without running kernels: descriptor texts, plans, refusals of launches and problems, and reference results that
+// can be worked out by hand. tests/cover checks what kernels compute.
 #include <cubit/merge.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(MergeDescriptor, RefusesByName) {
                  "descriptor \"merge:parts=2\": merge has no field parts; accepted fields: head_dim, input, output");
 }
 
-/// 3 parts of 5 rows and 7 heads, dense.
+/// Arguments with dense tensors of 3 parts, 5 rows and 7 heads.
 cubit_merge_arguments dense_arguments(std::int64_t head_dim) {
   cubit_merge_arguments arguments{};
   arguments.size = sizeof arguments;
@@ -156,13 +156,13 @@ TEST(MergeLaunch, RefusesByName) {
   without_lse.lse = nullptr;
   without_lse.lse_strides[0] = without_lse.lse_strides[1] = 0;
   EXPECT_FALSE(merge::encode({}, &without_lse).empty) << "strides of nothing";
-  // 16-bit rows beside those of floats: a thread has 8 bytes of them.
+  // If one type is float, a thread has 8 bytes of a row of the 16-bit type.
   auto arguments = dense_arguments(128);
   arguments.output = address(0x3008);
   EXPECT_FALSE(merge::encode(merge::parse("merge:input=fp32"), &arguments).empty);
 }
 
-/// 3 parts of 2 rows and 2 heads of 8 channels: the parts' values are 1, 2 and 4.
+/// A case with 3 parts of 2 rows and 2 heads of 8 channels. The values of the parts are 1, 2 and 4.
 struct Case {
   std::vector<float> outputs = std::vector<float>(3 * 2 * 2 * 8);
   std::vector<float> lse = std::vector<float>(3 * 2 * 2, 0.f);
@@ -182,10 +182,11 @@ struct Case {
 TEST(MergeProblem, WeighsPartsByTheirExponentials) {
   Case one;
   const float ln2 = std::log(2.f);
-  // Row 0, head 0: weights 1, 1, 2. Head 1: the second part alone. Row 1, head 0: nothing. Head 1: thirds.
+  // Row 0: head 0 has the weights 1, 1, 2, and head 1 has only the second part. Row 1: head 0 has no part, and in head
+  // 1 all parts weigh the same.
   const float lse[3][4] = {{0, -kInfinity, -kInfinity, 5}, {0, 3, -kInfinity, 5}, {ln2, -kInfinity, -kInfinity, 5}};
   for (int part = 0; part < 3; ++part) std::copy_n(lse[part], 4, one.lse.begin() + 4 * part);
-  // Empty parts hold anything.
+  // The outputs of empty parts may hold anything.
   for (int i = 0; i < 8; ++i) one.outputs[8 + i] = std::numeric_limits<float>::quiet_NaN();
   const auto problem = one.problem();
   ASSERT_EQ(problem->outputs().size(), 2u);
@@ -281,11 +282,12 @@ TEST(MergeProblem, RefusesByName) {
       "or heads");
 }
 
-// Every thirteenth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
+// Compiles every thirteenth descriptor for one architecture, in rotation. tests/cover compiles and runs other
+// descriptors.
 TEST(MergePlan, CompilesForEveryArchitectureWithoutSpills) {
   std::vector<std::string> texts;
   for (const Merge& descriptor : all_merges()) texts.push_back(descriptor.text());
-  constexpr int kMostRegisters = 64;  // with more, 16 blocks of 128 threads would not fit an SM by half
+  constexpr int kMostRegisters = 64;  // with more, 8 blocks of 128 threads, half of an SM's threads, would not fit
   tests::expect_no_spills(tests::some_in_turn(texts, 13), kMostRegisters);
 }
 

@@ -1,5 +1,5 @@
-// Caches whose values are stored otherwise than their keys, as values: what launches are given, what problems read and
-// refuse. What the kernels compute is tests/cover's business.
+// Caches whose values are stored differently from their keys: parameters of launches, and what problems read and
+// refuse. No kernel runs here; tests/cover checks what kernels compute.
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using tests::address;
 using tests::expect_refused_with;
 constexpr auto parameters_of = tests::gqa_parameters_of;
 
-/// One KV head, 64 tokens, strides of 160 elements, and scales for both formats.
+/// Arguments with one KV head, 64 tokens, strides of 160 elements, and scales for keys and values.
 cubit_gqa_decode_arguments made_up_arguments() {
   auto arguments = tests::made_up_gqa_arguments({.head_dim = 256, .row = 160});
   arguments.scales.key = address(0x5000);
@@ -124,7 +124,7 @@ TEST(MixedCaches, LaunchesRefuseWhatEitherFormatRulesOut) {
           "ask for kv=int8_split");
   arguments.scales.value = nullptr;
   refused("gqa_decode:kv=fp8_e4m3,value=bf16", "scales.key = NULL: the tensor is needed");
-  arguments.value_strides[1] = 168;  // bytes of one format, half of the other's
+  arguments.value_strides[1] = 168;  // counts bytes for one format, and elements of 2 bytes for the other
   EXPECT_NO_THROW(parameters_of("gqa_decode:kv=int4_rows,groups=4,value=bf16", arguments));
   refused("gqa_decode:value=int4_rows,value_groups=4", "value stride 1 of 168 bytes: it is not a multiple of 16 bytes");
 }
@@ -141,7 +141,8 @@ TEST(MixedCaches, PartialOutputsAreAsWideAsValues) {
   EXPECT_EQ(bytes("gqa_decode:head_dim=64,heads_per_kv=8,value_dim=256") - alike, 8u * 8 * (256 - 64) * sizeof(float));
 }
 
-/// Two sequences of 5 tokens, 2 KV heads: keys of 64 signed bytes, values of 32 packed channels in 128.
+/// A problem with two sequences of 5 tokens and 2 KV heads. Keys have 64 signed bytes; values have 128 packed channels
+/// in groups of 32.
 struct MixedCase {
   std::string text = "gqa_decode:head_dim=64,kv=int8_split,scales=tensor,value_dim=128,value=int4_rows,value_groups=4";
   std::vector<char> bytes = std::vector<char>(1 << 16);
@@ -195,7 +196,7 @@ TEST(MixedCaches, ProblemsRefuseRowsOfTheOtherFormat) {
   refused("tensors without key_scale", [](MixedCase& c) { c.tensors.pop_back(); });
 }
 
-/// With one token the output is its value, whatever the key.
+/// With one token the output is the token's value, whatever the key.
 TEST(MixedCaches, TheReferenceReadsEachFormatAsItIs) {
   for (const char* text :
        {"gqa_decode:kv=fp8_e4m3,value=int4_rows,value_groups=4", "gqa_decode:head_dim=192,value_dim=64",

@@ -1,5 +1,5 @@
-// Proves of the one loop over threads: every item once, the first exception comes out, and a machine that gives no
-// thread, or only some, still gets the work done.
+// Proves three properties of parallel_for and on_threads: every item is handled once, the first exception is rethrown,
+// and the work is done even if the machine starts only some threads, or none.
 #include "base/parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace cubit {
 namespace {
 
-/// Starts `budget` threads, then refuses as std::thread does where there are no more.
+/// Starts `budget` threads, then throws as std::thread does when the machine has no more threads.
 class ScarceThread {
  public:
   static inline int budget = 0;

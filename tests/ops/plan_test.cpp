@@ -29,7 +29,8 @@ TEST(GqaPlan, SaysWhyUnalignedRowsHaveHeadGroups) {
   }
 }
 
-// The report of kernels that stay below four fifths of a plain read says why. These are the kernels of the shortest rows.
+// The report of kernels that stay below four fifths of a plain read says why. These are the kernels of the shortest
+// rows.
 TEST(GqaPlan, ShortRowsSayThatArithmeticIsTheirLimit) {
   const auto reason = [](std::string_view fields) {
     return tests::reason_of(

@@ -1,4 +1,4 @@
-// What a thread remembers of its launches: found again byte for byte, and never another's.
+// RecentLaunches finds a remembered launch byte for byte, and never returns the launch of another request.
 #include "ops/recent_launches.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace cubit::ops {
 namespace {
 
-/// Arguments of `size` bytes that differ by `number` alone.
+/// A request with arguments of `size` bytes. Requests differ only by `number`.
 struct Asked {
   std::array<std::byte, kMostRepeatableBytes> arguments{};
   LaunchRequest request;
@@ -35,7 +35,8 @@ Launch numbered(unsigned number) {
   return launch;
 }
 
-/// Whether a launch is remembered; it is from its second time on. It must be the one of that number, known or not.
+/// Whether a launch was remembered; a launch is remembered from its second request on. The returned launch must have
+/// this number in any case.
 bool is_known(RecentLaunches& recent, const LaunchRequest& request, unsigned number) {
   bool known = true;
   const Launch& launch = recent.find_or_make(request, [&] {
@@ -47,7 +48,7 @@ bool is_known(RecentLaunches& recent, const LaunchRequest& request, unsigned num
   return known;
 }
 
-/// What comes twice is remembered.
+/// Requests a launch twice, so that it is remembered.
 void make_known(RecentLaunches& recent, const LaunchRequest& request, unsigned number) {
   EXPECT_FALSE(is_known(recent, request, number));
   EXPECT_FALSE(is_known(recent, request, number));
@@ -90,17 +91,17 @@ TEST(RecentLaunches, WordsThatChangePlacesAreOthers) {
   EXPECT_TRUE(is_known(recent, asked.request, 1));
 }
 
-/// Launches by number, each looked for and, where it is not there, made: how many of them were.
+/// Requests the launches 0 … launches - 1 and returns how many were remembered.
 unsigned count_known(RecentLaunches& recent, unsigned launches) {
   unsigned known = 0;
   for (unsigned i = 1; i <= launches; ++i) known += is_known(recent, Asked(i).request, i) ? 1 : 0;
   return known;
 }
 
-constexpr unsigned kStay = 200;  // that a step has
+constexpr unsigned kStay = 200;  // launches of a step
 constexpr unsigned kMostStay = kStay * 95 / 100;
 
-/// What can not be made is not remembered, however often it comes, and nothing goes for it.
+/// A launch that throws is never remembered, and no other launch is evicted for it.
 TEST(RecentLaunches, ForgetsWhatCanNotBeMade) {
   RecentLaunches recent;
   for (int step = 0; step < 3; ++step) count_known(recent, kStay);
@@ -114,7 +115,7 @@ TEST(RecentLaunches, ForgetsWhatCanNotBeMade) {
   EXPECT_TRUE(is_known(recent, Asked(1000).request, 1000));
 }
 
-/// One that can not be made when it is to be remembered.
+/// The launch throws at the request that would store it.
 TEST(RecentLaunches, IsMadeAnewAfterAFailure) {
   RecentLaunches recent;
   const Asked asked(3);
@@ -125,7 +126,7 @@ TEST(RecentLaunches, IsMadeAnewAfterAFailure) {
   EXPECT_TRUE(is_known(recent, asked.request, 3));
 }
 
-/// A step's launches, step after step. Of more than there is room for none is taken for another, and some stay.
+/// Repeats the launches of a step. If there are more launches than places, some stay, and none is taken for another.
 TEST(RecentLaunches, KnowsAStepsLaunches) {
   for (const unsigned launches : {80U, 160U, 400U, 2000U}) {
     RecentLaunches recent;
@@ -138,7 +139,7 @@ TEST(RecentLaunches, KnowsAStepsLaunches) {
   }
 }
 
-/// Launches that never come again, as where max_length grows, leave those alone that do.
+/// Launches that never come again, for example because max_length grows, do not evict repeated launches.
 TEST(RecentLaunches, WhatComesOnceTakesNoPlace) {
   RecentLaunches recent;
   for (int step = 0; step < 3; ++step) count_known(recent, kStay);

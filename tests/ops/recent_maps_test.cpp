@@ -1,4 +1,4 @@
-// Tensor maps that a thread remembers: each device's own, and told apart by all that they say.
+// RecentMaps remembers tensor maps for each device, and distinguishes maps by every member.
 #include "ops/recent_maps.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ runtime::EncodedTensorMap numbered(int number) {
   return encoded;
 }
 
-/// Whether a map is remembered; it is from now on. It must be the one of that number, known or not.
+/// Whether a map was remembered; from now on it is. The returned encoding must have this number in any case.
 bool is_known(RecentMaps& recent, std::uint64_t device, const runtime::TensorMap& map, int number) {
   bool known = true;
   const runtime::EncodedTensorMap& found = recent.find_or_encode(device, map, [&] {
@@ -72,7 +72,7 @@ TEST(RecentMaps, ForgetsWhatCanNotBeEncoded) {
   EXPECT_FALSE(is_known(recent, kDevice, usual_map(), 1));
 }
 
-// Keys and values of a model's layers, step after step.
+// Repeats the maps of keys and values of a model's layers.
 TEST(RecentMaps, KnowsAStepsMaps) {
   constexpr int kMaps = 2 * 80;
   RecentMaps recent;

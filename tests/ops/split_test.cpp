@@ -1,4 +1,4 @@
-// How family sm90 deals out the stages of a batch to blocks: from bounds and the device alone, or as the caller asks.
+// How family sm90 distributes the stages of a batch over blocks: from bounds and the device, or as the caller asks.
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ cubit_gqa_decode_arguments bounds(int batch, int max_length, int splits = 0) {
 
 Split split_of(const cubit_gqa_decode_arguments& arguments) { return choose_split(plan_of(kSm90), arguments, h200()); }
 
-TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
+TEST(BalancedSchedule, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
   for (const int sequences : {1, 2, 3, 7, 64, 100, 131, 132, 133, 200, 512, 5000}) {
     for (const int longest : {1, 2, 9, 32, 256, 4096}) {
       const Division division = divide({sequences, sequences * longest, longest}, kProcessors, 1, 0);
@@ -45,7 +45,7 @@ TEST(EvenShare, EveryUnitHasABlockAndNoBlockTwoMoreThanAnother) {
   }
 }
 
-TEST(EvenShare, WholeSequencesWhereTheyFillTheDevice) {
+TEST(BalancedSchedule, WholeSequencesWhereTheyFillTheDevice) {
   for (const int sequences : {128, 132, 256, 264, 512}) {
     EXPECT_EQ(divide({sequences, sequences * 32, 32}, kProcessors, 1, 0).parts, 1) << sequences;
   }
@@ -53,7 +53,7 @@ TEST(EvenShare, WholeSequencesWhereTheyFillTheDevice) {
   EXPECT_EQ(divide({8, 8 * 32, 32}, kProcessors, 1, 0).parts, 16);
 }
 
-TEST(EvenShare, NoMoreBlocksThanMakeAsManyRounds) {
+TEST(BalancedSchedule, NoMoreBlocksThanMakeAsManyRounds) {
   for (const auto& [sequences, blocks] : {std::pair{512, 128}, {256, 128}, {264, 132}, {528, 132}, {130, 130}}) {
     const Division division = divide({sequences, sequences * 32, 32}, kProcessors, 1, 0);
     ASSERT_EQ(division.parts, 1);
@@ -63,25 +63,25 @@ TEST(EvenShare, NoMoreBlocksThanMakeAsManyRounds) {
   ASSERT_EQ(uneven.parts, 1);
   EXPECT_EQ(uneven.quotient + (uneven.remainder > 0 ? 1 : 0), 4) << "no round more";
   const Split asked = split_of(bounds(512, 8192, 1));
-  EXPECT_EQ(asked.blocks, 128) << "of parts that the caller asks for as well";
+  EXPECT_EQ(asked.blocks, 128) << "the same holds for splits that the caller asks for";
 }
 
-TEST(EvenShare, StagesWhereSequencesDoNotDivideOrDiffer) {
+TEST(BalancedSchedule, StagesWhereSequencesDoNotDivideOrDiffer) {
   EXPECT_EQ(divide({200, 200 * 32, 32}, kProcessors, 1, 0).parts, 0) << "a second round for half of the device";
   EXPECT_EQ(divide({64, 788, 128}, kProcessors, 1, 1).parts, 0) << "one long sequence among short ones";
 }
 
-TEST(EvenShare, AGapBeforeEverySequenceCounts) {
+TEST(BalancedSchedule, AGapBeforeEverySequenceCounts) {
   const Division division = divide({64, 788, 128}, kProcessors, 1, 1);
   EXPECT_EQ(division.blocks * division.quotient + division.remainder, 788 + 64);
 }
 
-TEST(EvenShare, OneSequenceHasNoMorePartsThanAreWorthIt) {
+TEST(BalancedSchedule, OneSequenceHasNoMorePartsThanAreWorthIt) {
   EXPECT_LE(divide({1, 32, 32}, kProcessors, 1, 0).blocks, 32);
   EXPECT_GT(divide({1, 512, 512}, kProcessors, 1, 0).blocks, 64);
 }
 
-/// Stages that hold a token which is kept or which the first query token sees, and those behind.
+/// The stages with a token that is kept, or that the first query token or a later one sees.
 std::vector<int> stages_with_seen(int length, int first_query, int window, int kept_tokens, int stage_tokens) {
   std::vector<int> stages;
   for (int stage = 0; stage == 0 || stage * stage_tokens < length; ++stage) {
@@ -93,7 +93,7 @@ std::vector<int> stages_with_seen(int length, int first_query, int window, int k
   return stages;
 }
 
-TEST(EvenShare, OfAWindowStagesThatNobodySeesAreLeftOut) {
+TEST(BalancedSchedule, OfAWindowStagesThatNobodySeesAreLeftOut) {
   for (const int length : {0, 1, 15, 16, 17, 63, 64, 65, 200})
     for (const int query_tokens : {1, 2, 16})
       for (const int window : {1, 2, 16, 17, 50, 200})
@@ -108,7 +108,7 @@ TEST(EvenShare, OfAWindowStagesThatNobodySeesAreLeftOut) {
           }
 }
 
-/// What the host takes for the longest of a batch whose lengths it does not know is none too short.
+/// The host does not know the lengths. Its bound for the stages of a sequence must not be too small for any length.
 TEST(GqaSplit, AWindowBoundsTheStagesOfEverySequence) {
   const Plan plan = plan_of("gqa_decode:heads_per_kv=8,query_tokens=3,window=true,family=sm90");
   for (const int window : {1, 100, 257, 3000}) {
@@ -134,7 +134,7 @@ TEST(GqaSplit, AWindowBoundsTheStagesOfEverySequence) {
 TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
   EXPECT_EQ(split_of(bounds(128, 8192)).slots, 0) << "whole sequences leave no partial results";
   EXPECT_EQ(split_of(bounds(32, 8192)).slots, 2 * 128)
-      << "a block has one sequence that another block began, and one that another block ends";
+      << "a block shares at most its first sequence and its last sequence with other blocks";
   const std::int32_t lengths[] = {0};
   auto ragged = bounds(5000, 8192);
   ragged.lengths = lengths;  // never read here
@@ -143,7 +143,7 @@ TEST(GqaSplit, WorkspaceFollowsTheBlocksNotTheBatch) {
   EXPECT_EQ(split.slots, 2 * kProcessors);
 }
 
-/// 8 KV heads of 80-byte rows, one after another.
+/// Arguments with 8 KV heads whose rows of 80 bytes are contiguous.
 cubit_gqa_decode_arguments eight_heads(int batch, int max_length) {
   auto arguments = bounds(batch, max_length);
   arguments.kv_heads = 8;
@@ -165,7 +165,7 @@ TEST(GqaSplit, KvHeadsTogetherWhereThatIsWorthIt) {
   EXPECT_EQ(split_of(apart).span, 1) << "their rows do not follow one another";
 }
 
-/// 8 KV heads of 256-byte rows, one after another.
+/// Arguments with 8 KV heads whose rows of 256 bytes are contiguous.
 cubit_gqa_decode_arguments eight_wide_heads(int batch, int max_length) {
   auto arguments = eight_heads(batch, max_length);
   for (std::int64_t(*strides)[3] : {&arguments.key_strides, &arguments.value_strides}) {
@@ -201,7 +201,7 @@ TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
   one.key_strides[1] = one.value_strides[1] = 128;
   EXPECT_EQ(boxes(wide, one), 1) << "tokens follow one another";
   one.value_strides[1] = 256;
-  EXPECT_EQ(boxes(wide, one), 8) << "of keys, but not of values";
+  EXPECT_EQ(boxes(wide, one), 8) << "tokens of keys are contiguous, tokens of values are not";
   one.value_strides[1] = 0;
   EXPECT_EQ(boxes(wide, one), 0) << "a tensor map has no stride of 0";
   EXPECT_EQ(boxes(wide, eight_wide_heads(1, 10)), 0) << "no stage is full";
@@ -235,9 +235,9 @@ TEST(GqaSplit, UnalignedRowsThatFollowOneAnother) {
   EXPECT_EQ(boxes(one), 0) << "the first row is between 16 bytes";
   one = of_heads(1);
   one.value_strides[0] += 4;
-  EXPECT_EQ(boxes(one), 0) << "of a sequence the first row is";
+  EXPECT_EQ(boxes(one), 0) << "the first row of a sequence is between 16 bytes";
   one.batch = 1;
-  EXPECT_EQ(boxes(one), 2) << "there is no other";
+  EXPECT_EQ(boxes(one), 2) << "there is no other sequence";
   auto apart = of_heads(4);
   apart.key_strides[1] = 288;
   EXPECT_EQ(boxes(apart), 2) << "rows of four heads are 16 bytes' multiple";
@@ -250,7 +250,7 @@ TEST(GqaSplit, UnalignedRowsThatFollowOneAnother) {
       << "no stage is full";
 }
 
-/// Rows [pages, page_size, KV heads, row], or [pages, KV heads, page_size, row].
+/// Arguments with pages [pages, page_size, KV heads, row], or with `heads_outside` [pages, KV heads, page_size, row].
 cubit_gqa_decode_arguments in_pages(int kv_heads, int row, int page_size, bool heads_outside) {
   auto arguments = bounds(16, 8192);
   arguments.kv_heads = kv_heads;
@@ -334,7 +334,7 @@ TEST(GqaSplit, TwoBlocksWithASequenceOfTheirOwnAreACluster) {
     EXPECT_FALSE(is_paired(3, lengths, 3));
     EXPECT_FALSE(is_paired(100, lengths, 2)) << "two halves of one sequence, or of two, are a block's";
   }
-  // Its stages are 24 KB, and the blocks would store 25.5 KB, of 192 rows, in each other.
+  // A stage has 24 KB, but the blocks of a cluster would store 25.5 KB of partial results, 192 rows, in each other.
   const Plan many_columns = plan_of(
       "gqa_decode:head_dim=64,heads_per_kv=64,kv=int8_split,query=fp16,cache=paged,query_tokens=16,window=true,family="
       "sm90");

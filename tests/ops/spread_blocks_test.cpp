@@ -1,5 +1,5 @@
-// Shared memory that spreads the blocks of an overlapping launch evenly: as much as leaves room for an SM's share of
-// them and no more.
+// Launch::spread_blocks spreads the blocks of an overlapping launch evenly: it gives blocks so much shared memory that
+// an SM has room for its share of the blocks, and for no more.
 #include <gtest/gtest.h>
 
 #include "codegen/architecture.hpp"
@@ -53,7 +53,7 @@ TEST(SpreadBlocks, StaticSharedMemoryIsPartOfTheShare) {
   launch.overlap_shared_memory = 33024;
   EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(0), 33024U);
   EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(1000), 32024U);
-  for (const unsigned fixed : {20000U, 33024U, 36000U})  // of the last alone more than the share
+  for (const unsigned fixed : {20000U, 33024U, 36000U})  // the last number alone exceeds a block's share
     EXPECT_EQ(launch.dynamic_shared_memory_of_overlap(fixed), 24576U) << fixed;
 }
 

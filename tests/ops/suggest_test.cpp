@@ -1,5 +1,5 @@
-// Suggestions: the tiles and families that were measured to be fastest come out again, whatever else a descriptor asks
-// for stays, and sizes that are missing, unknown or illegal are refused.
+// Suggestions name the tiles and families that were measured to be fastest and keep all other fields of a descriptor.
+// Sizes that are missing, unknown or illegal are refused.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,11 +31,11 @@ std::string suggested_gemm(const char* text, int m, int n, int k) {
   return suggested(text, {{"m", m}, {"n", n}, {"k", k}});
 }
 
-/// docs/performance/w4a16_gemm.md, where each of these is the fastest of all that were measured.
+/// The tiles of the tables in bench/notes/w4a16_gemm.md; each was the fastest of all tiles that were measured.
 TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
   struct Cell {
     int n, k;
-    std::array<const char*, 6> of_rows;  ///< 1, 8, 16, 32, 64, 128
+    std::array<const char*, 6> of_rows;  ///< for 1, 8, 16, 32, 64 and 128 rows
   };
   const Cell cells[] = {
       {4096, 4096, {"tile_m=8,tile_n=32", "tile_m=8,tile_n=32", "tile_n=32", "tile_n=64", "tile_n=128", "tile_m=32"}},
@@ -67,8 +67,8 @@ double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes
   return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
 }
 
-/// Every tile of eleven layers that models have, as a device took them (bench/tile_sweep.py): suggestions for that
-/// device take at most so much longer than the fastest.
+/// A file has the times of every tile for eleven layers of real models on one device (bench/tile_sweep.py). Suggestions
+/// for this device may take longer than the fastest tile only by the given factors.
 void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
                         double most_lost) {
   std::ifstream file(CUBIT_RESULTS "/" + file_name);
@@ -91,7 +91,7 @@ TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
 }
 
-// As many multiprocessors, and a memory that is a third slower.
+// A device with as many multiprocessors, whose memory is a third slower.
 TEST(SuggestedTiles, LoseLittleOnASlowerMemory) {
   runtime::DeviceFacts h100 = h200();
   h100.memory_bytes_per_second = 3352320000000;
@@ -104,8 +104,8 @@ TEST(SuggestedTiles, TakeAnUnknownMemoryForAnH200s) {
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
 }
 
-// Parts of k that a slower memory might want have not been timed.
-TEST(SuggestedTiles, PartsOfKDoNotDependOnTheMemory) {
+// Split-K was not timed on a slower memory, so that the number of splits must not depend on the memory.
+TEST(SuggestedTiles, SplitsOfKDoNotDependOnTheMemory) {
   const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse("w4a16_gemm:tile_m=8,tile_n=64"), *h200().architecture);
   for (const int n : {1024, 2048, 3584, 5120}) {
     cubit_w4a16_gemm_arguments sizes{};
@@ -121,11 +121,11 @@ TEST(SuggestedTiles, PartsOfKDoNotDependOnTheMemory) {
   }
 }
 
-/// The model that choices are by, beside the benchmark's own table: far off nowhere, and near where it was fitted,
-/// which is fp16 in groups of 128 without batch invariance.
+/// Compares the performance model with the benchmark's results. The model is nowhere far off, and it is close where it
+/// was fitted: fp16 in groups of 128 without batch invariance.
 TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
-  // 15.5% in one cell, 4 tiles of 1024 columns shared by all blocks: the model was fitted to graphs of 8 launches,
-  // whose start is in its times (docs/benchmarks.md).
+  // The model misses one cell by 15.5%: 4 tiles of 1024 columns that all blocks share. The model was fitted to graphs
+  // of 8 launches, whose times include the start of a graph (docs/benchmarks.md).
   constexpr double kMostMissed = 0.16;
   constexpr double kUsuallyMissed = 0.08;
   std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");
@@ -153,7 +153,7 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
   EXPECT_GE(near, fitted - 2) << far;
 }
 
-TEST(SuggestedTiles, PartsOfKAreTimedToo) {
+TEST(SuggestedTiles, SplitsOfKAreTimedToo) {
   struct Measured {
     const char* text;
     int m, n, k, splits;
@@ -177,7 +177,7 @@ TEST(SuggestedTiles, PartsOfKAreTimedToo) {
   }
 }
 
-/// Where the model knows nothing.
+/// Descriptors for which no tiles were timed.
 TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
   for (const char* field : {"batch_invariant=true", "activation_order=true", "family=sm75"}) {
     const std::string text = std::string("w4a16_gemm:") + field;
@@ -228,7 +228,7 @@ TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
   const Numbers sizes = {{"m", 1}, {"n", 4096}, {"k", 4096}};
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=32");
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 64)), "w4a16_gemm:tile_m=8,tile_n=64");
-  // More tiles than there are counters for parts.
+  // More tiles than a workspace has counters for split-K.
   EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 1}, {"n", 65536}, {"k", 8192}}, made_up_device("sm_90a", 3000)));
 }
 

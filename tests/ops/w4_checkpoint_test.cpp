@@ -1,5 +1,5 @@
-// <cubit/w4_checkpoint.hpp>: every conversion keeps what weight_at of w4a16_gemm reads, and there and back gives the
-// same bits, on any number of threads; what a format cannot store is refused by name.
+// Tests of <cubit/w4_checkpoint.hpp>: every conversion keeps the weights that weight_at of w4a16_gemm reads, and a
+// conversion back gives the same bits, on any number of threads. A zero that a format cannot store is refused by name.
 #include <gtest/gtest.h>
 
 #include <cubit/w4_checkpoint.hpp>
@@ -41,7 +41,8 @@ struct Layer {
   }
 };
 
-/// Zeros that every format but symmetric can store, or eights.
+/// A layer of random weights. If `eights`, all zeros are 8; otherwise every format except symmetric can store the
+/// zeros.
 Layer random_layer(W4Format format, bool eights) {
   check::Random random(7);
   Layer layer(format);
@@ -75,7 +76,7 @@ TEST(W4Conversion, KeepsEveryWeightAndComesBackAsItWas) {
 
 using tests::expect_refused;
 
-/// Three formats have bytes, in one layout; zeros are other numbers.
+/// Three formats have weights of 8 bits, all in the same layout; only their zeros are stored differently.
 TEST(W4Conversion, OfBytesKeepsEveryWeight) {
   constexpr W4LayerSizes kBytes = {8, 64, 2, 8};
   std::vector<std::uint32_t> qweight(kBytes.qweight_words());

@@ -1,6 +1,6 @@
-// w4_quantize as a value: texts, what launches and problems refuse, groups whose bits can be worked out by hand, and
-// that what the reference writes means the weights within half a step. What the kernels write is tests/cover's
-// business.
+// w4_quantize without running kernels: descriptor texts, refusals of launches and problems, and groups whose bits can
+// be worked out by hand. The reference's weights are within half a step of the original weights. tests/cover checks
+// what kernels write.
 #include <cubit/w4_quantize.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ cubit_w4_quantize_arguments dense_arguments() {
 TEST(QuantiseLaunch, CoversTheWeightsByBlocks) {
   const auto arguments = dense_arguments();
   const Launch groups = w4_quantize::encode({}, &arguments);
-  EXPECT_EQ(groups.shape.grid[0], 3u) << "128 k's each";
+  EXPECT_EQ(groups.shape.grid[0], 3u) << "a block has 128 input features";
   EXPECT_EQ(groups.shape.grid[1], 2u) << "64 n's each";
   const Launch all = w4_quantize::encode(w4_quantize::parse("w4_quantize:group_size=all"), &arguments);
   EXPECT_EQ(all.shape.grid[0], 1u);
@@ -121,7 +121,7 @@ TEST(QuantiseLaunch, RefusesByName) {
   EXPECT_FALSE(w4_quantize::encode(w4_quantize::parse("w4_quantize:format=symmetric"), &arguments).empty);
 }
 
-/// Eight rows of 32 weights: the first as given and zeros behind, the others zeros.
+/// Eight rows of 32 weights. The first row begins with the given weights; all other weights are zeros.
 std::vector<std::uint16_t> rows_of(const std::vector<float>& first) {
   std::vector<std::uint16_t> rows(8 * 32);
   for (std::size_t i = 0; i < first.size(); ++i) rows[i] = from_float(Element::fp16, first[i]);
@@ -139,7 +139,7 @@ check::w4_quantize::Quantised quantised(const char* text, const std::vector<floa
 }
 
 TEST(QuantiseReference, RoundsHalvesToEvenBetweenTheExtremes) {
-  // From -5 to 10: steps of 1, zero 5.
+  // Weights from -5 to 10 give steps of 1 and a zero of 5.
   const auto made = quantised("w4_quantize:format=gptq_v2,group_size=32", {-5, 10, 0.5f, 1.5f, -2.5f, 0.49f, -0.51f});
   EXPECT_EQ(scale_of(made), 1);
   EXPECT_EQ(zero_of(made), 5);
@@ -152,7 +152,7 @@ TEST(QuantiseReference, RoundsHalvesToEvenBetweenTheExtremes) {
 TEST(QuantiseReference, GptqStoresOneLessAndNeverAZeroOf0) {
   const auto made = quantised("w4_quantize:group_size=32", {-5, 10});
   EXPECT_EQ(zero_of(made), 4);
-  // All above zero: 14 steps are left, and the largest weight is still reached.
+  // All weights are positive: 14 steps remain, and the largest weight is still represented.
   const auto above = quantised("w4_quantize:group_size=32", {0, 7, 14});
   EXPECT_EQ(scale_of(above), 1);
   EXPECT_EQ(zero_of(above), 0) << "means 1";
@@ -194,8 +194,8 @@ TEST(QuantiseReference, EmptyTinyAndLargeGroupsHaveScalesThatAreStored) {
   EXPECT_TRUE(std::isfinite(large.max_error[0]));
 }
 
-/// By weight_at of w4a16_gemm, which knows nothing of the quantiser: every weight within half a step, and a rounded
-/// scale.
+/// weight_at of w4a16_gemm, which shares no code with the quantiser, reads every weight to within half a step and the
+/// rounding of the scale.
 TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
   constexpr int kN = 24;
   constexpr int kK = 256;
@@ -216,7 +216,7 @@ TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
         const double off = std::fabs(check::w4a16_gemm::weight_at(gemm, packed, k, n) -
                                      to_double(descriptor.input, weights[n * kK + k]));
         ASSERT_LE(off, made.max_error[at]) << k << " " << n;
-        // A step more where the rounded zero takes the ends of a group out of reach.
+        // The ends of a group may be off by one more step, if the rounded zero moves them out of range.
         ASSERT_LE(off, 1.01 * to_double(Element::fp16, made.scales[at]));
         ASSERT_LE(made.rms_error[at], 0.6 * to_double(Element::fp16, made.scales[at]));
       }
@@ -224,13 +224,13 @@ TEST(QuantiseReference, MeansTheWeightsInEveryFormat) {
   }
 }
 
-/// 8 n's of 32 k's.
+/// A problem with 8 output features of 32 input features.
 struct Case {
   std::vector<std::uint16_t> weights = rows_of({-5, 10, 0.5f});
   std::vector<check::Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
 };
 
-/// "Anything in that group", and in no other: neighbours share words with it.
+/// A NaN gives anything in its own group, but changes no neighbouring group, although groups share words.
 TEST(QuantiseReference, AGroupWithoutNumbersLeavesItsNeighboursAlone) {
   constexpr int kN = 8;
   constexpr int kK = 32;
@@ -302,11 +302,12 @@ TEST(QuantiseProblem, RefusesByName) {
       "size m: w4_quantize has no such size; accepted: n, k, pattern, errors");
 }
 
-// Every fifth descriptor, each for one architecture in turn; tests/cover compiles and runs others.
+// Compiles every fifth descriptor for one architecture, in rotation. tests/cover compiles and runs other descriptors.
 TEST(QuantisePlan, CompilesForEveryArchitectureWithoutSpills) {
   std::vector<std::string> texts;
   for (const W4Quantize& descriptor : all_quantisers()) texts.push_back(descriptor.text());
-  constexpr int kMostRegisters = 128;  // with more, 4 blocks of 128 threads would not fit a quarter of an SM
+  constexpr int kMostRegisters =
+      128;  // with more, 4 blocks of 128 threads, a quarter of an SM's threads, would not fit
   tests::expect_no_spills(tests::some_in_turn(texts, 5), kMostRegisters);
 }
 

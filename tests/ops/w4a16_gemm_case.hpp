@@ -1,4 +1,5 @@
-// A small case of w4a16_gemm by named tensors, packed here by the rules of the formats and by nothing of cubit's.
+// A small w4a16_gemm case made of named tensors. Its weights are packed here from the published rules of the formats,
+// without any packing code of cubit.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 #include "ops/element/element.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
-/// Inside cubit::ops, whose names it speaks of.
+/// The namespace lies inside cubit::ops because the case uses many names of cubit::ops.
 namespace cubit::ops::packed_gemm {
 
 inline constexpr int kK = 64;
@@ -22,7 +23,7 @@ inline constexpr int kM = 3;
 /// Quantised weights as numbers, unpacked.
 struct Plain {
   int q[kK][kN];
-  int zero[kK / kGroup][kN];  ///< 1 … 15, of bytes 1 … 255
+  int zero[kK / kGroup][kN];  ///< 1 … 15, for weights of 8 bits 1 … 255
   std::uint16_t scale[kK / kGroup][kN];
 
   explicit Plain(std::uint64_t seed, int bits = 4) {
@@ -42,7 +43,8 @@ struct Plain {
   }
 };
 
-/// The published layouts: GPTQ packs 8 k's of a column into a word, AutoAWQ 8 columns of a k in an order of its own.
+/// The published layouts: GPTQ packs 8 input features of one column into a word, AutoAWQ packs 8 columns of one input
+/// feature in a special order.
 struct Packed {
   std::vector<std::uint32_t> qweight;
   std::vector<std::uint32_t> qzeros;
@@ -76,7 +78,7 @@ struct Packed {
         }
   }
 
-  /// GPTQ of 8 bits: 4 k's of a column into a word, 4 columns' zeros.
+  /// GPTQ with 8 bits packs 4 input features of one column into a word, and the zeros of 4 columns into a word.
   void pack_bytes(const Plain& plain, W4Format format) {
     for (int i = 0; i < kK / 4; ++i)
       for (int n = 0; n < kN; ++n)
@@ -92,7 +94,7 @@ struct Packed {
   }
 };
 
-/// A case by named tensors.
+/// A case with the named tensors that a problem takes.
 struct Case {
   explicit Case(const W4a16Gemm& descriptor)
       : plain(7, descriptor.bits), packed(plain, descriptor), text(descriptor.text()) {

@@ -1,4 +1,4 @@
-// Launches of w4a16_gemm follow from sizes and device alone, and refuse what the argument struct rules out.
+// Launches of w4a16_gemm follow only from sizes and the device. Arguments that the public header rules out are refused.
 #include <cubit/w4a16_gemm.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,8 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   EXPECT_TRUE(w4a16_gemm::encode(plan, &arguments, nullptr, 0, h200()).empty);
 }
 
-// A tile has one place for the sums of all its parts; only a launch that asks for it has them added there.
+// With atomic split-K a tile has one place, to which all blocks add their partial sums. Only launches that ask for
+// atomic split-K use it.
 TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
   for (const char* text : {"w4a16_gemm:atomic_splits=true", "w4a16_gemm:tile_m=64,atomic_splits=true"}) {
     const auto plan = plan_of(text);
@@ -107,7 +108,7 @@ TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
   }
 }
 
-TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
+TEST(GemmLaunch, StreamKBlocksShareAllStagesOfAllTiles) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64");
   auto arguments = arguments_of(128, 28672, 8192);
   const auto chosen = w4a16_gemm::choose_split(plan, arguments, h200());
@@ -129,8 +130,8 @@ TEST(GemmLaunch, EvenSharesAreAllStagesOfAllTiles) {
   EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 1) << "one stage is one block's";
 }
 
-// Family sm90 adds an even number of parts in clusters of two, which are neighbours along x.
-TEST(GemmLaunch, AnEvenNumberOfPartsIsPaired) {
+// Family sm90 merges an even number of split-K slices in 2-CTA clusters, whose blocks are neighbours along x.
+TEST(GemmLaunch, AnEvenNumberOfSplitsFormsClusters) {
   const auto launch_of = [](const char* descriptor, int splits) {
     const auto plan = plan_of(descriptor, "sm_90a");
     auto arguments = arguments_of(130, 1040, 1024);
@@ -160,8 +161,9 @@ TEST(GemmLaunch, AnEvenNumberOfPartsIsPaired) {
   }
 }
 
-// A block of 64 columns has all of k, its eight teams an eighth each: no splits, and no workspace.
-TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
+// A block of 64 columns has all of k. Intra-block split-K gives each of its eight groups of warps an eighth of k, so
+// that the launch needs neither splits nor a workspace.
+TEST(GemmLaunch, IntraBlockSplitKSharesAllOfK) {
   const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=64,family=sm80");
   EXPECT_EQ(plan.teams, 8);
   auto arguments = arguments_of(20, 520, 8192 + 128);
@@ -179,8 +181,9 @@ TEST(GemmLaunch, TeamsShareAllOfKInABlock) {
   EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_n=64").teams, 8);
 }
 
-// Family sm90: the same of 128 columns, whose teams take the stages of a block in turn; four warps copy.
-TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
+// Family sm90 does the same with 128 columns. The groups of warps take stages of one ring in rotation, and four
+// producer warps fill the ring.
+TEST(GemmLaunch, IntraBlockSplitKOfFamilySm90HasOneRing) {
   const auto plan = plan_of("w4a16_gemm:tile_n=128");
   EXPECT_EQ(plan.family, "sm90");
   EXPECT_EQ(plan.teams, 8);
@@ -207,23 +210,24 @@ TEST(GemmLaunch, TeamsOfFamilySm90HaveARingTogether) {
   EXPECT_EQ(wide.stages % wide.teams, 0) << "the room for one more is left to other blocks";
 }
 
-// Blocks of few columns have a multiprocessor each. Where tiles leave some idle they share k, as far as that saves more
-// than merging costs; each has 8 rows of a strip as an item, with a counter.
-TEST(GemmLaunch, TeamsOfFamilySm90ShareKWhereTilesAreFew) {
+// A block of few columns fills a multiprocessor. If there are fewer tiles than multiprocessors, blocks share k, as far
+// as split-K saves more time than the merge costs. The merge handles 8 rows of a strip at a time, with a counter for
+// each.
+TEST(GemmLaunch, BlocksOfFewColumnsShareKIfTilesAreFew) {
   const auto plan = plan_of("w4a16_gemm:tile_n=64");
   const auto splits_of = [&](int m, int n, int k) {
     return w4a16_gemm::choose_split(plan, arguments_of(m, n, k), h200()).splits;
   };
   EXPECT_EQ(splits_of(16, 8192, 8192), 1) << "128 tiles";
   EXPECT_EQ(splits_of(16, 4096, 4096), 2) << "64 tiles";
-  EXPECT_EQ(splits_of(16, 4096, 2048), 1) << "which takes 4.1 us, and in two parts 4.6";
+  EXPECT_EQ(splits_of(16, 4096, 2048), 1) << "one block per tile takes 4.1 us, two blocks take 4.6 us";
   EXPECT_EQ(splits_of(16, 1024, 8192), 8) << "16 tiles";
   EXPECT_EQ(splits_of(32, 1024, 8192), 4) << "32 tiles";
-  EXPECT_EQ(splits_of(16, 64, 128 * 1024), 16) << "as many as have been tried";
+  EXPECT_EQ(splits_of(16, 64, 128 * 1024), 16) << "more splits were never timed";
   EXPECT_EQ(splits_of(16, 64, 128), 1);
   const auto wider = plan_of("w4a16_gemm:tile_n=128");
   EXPECT_EQ(w4a16_gemm::choose_split(wider, arguments_of(16, 4096, 2048), h200()).splits, 4)
-      << "whose stages take twice as long, and merges as long";
+      << "stages take twice as long as with 64 columns, and merges take as long";
   const auto widest = plan_of("w4a16_gemm:tile_m=8,tile_n=224");
   EXPECT_EQ(w4a16_gemm::choose_split(widest, arguments_of(8, 448, 8192), h200()).splits, 1) << "which never do";
   auto arguments = arguments_of(16, 1024, 8192);
@@ -238,8 +242,8 @@ TEST(GemmLaunch, TeamsOfFamilySm90ShareKWhereTilesAreFew) {
   EXPECT_EQ(w4a16_gemm::choose_split(plan, arguments, h200()).splits, 3) << "as asked for";
 }
 
-/// How the parts of k follow: for batch_invariant=true from n and k alone, whatever m, tile and device.
-TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
+/// With batch_invariant=true the splits of k follow only from n and k, whatever m, the tile and the device are.
+TEST(GemmLaunch, BatchInvariantSplitsFollowFromColumnsAndDepth) {
   runtime::DeviceFacts small = h200();
   small.multiprocessors = 20;
   bool others_depend_on_m = false;
@@ -266,7 +270,8 @@ TEST(GemmLaunch, BatchInvariantPartsFollowFromColumnsAndDepth) {
   EXPECT_TRUE(others_depend_on_m) << "else this test would pass without the field";
 }
 
-// Where tiles fill the device a block adds up all parts of a tile, in a place of its own, and needs no counter.
+// If tiles fill the device, a block adds up all split-K slices of a tile in order, in a place of its own, without a
+// counter.
 TEST(GemmLaunch, BatchInvariantBlocksTakeTurnsWhereTilesFillTheDevice) {
   const auto plan = plan_of("w4a16_gemm:batch_invariant=true");
   auto arguments = arguments_of(4096, 8192, 8192);

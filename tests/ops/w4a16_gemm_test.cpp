@@ -1,5 +1,5 @@
-// w4a16_gemm as values: texts that parse back, plans whose accesses meet no bank twice, kernels that compile without
-// spills.
+// w4a16_gemm without running kernels: descriptor texts parse back, the accesses of plans have no bank conflicts, and
+// kernels compile without spills.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "s
 
 using tests::plan_of;
 
-/// None where the architecture has not the family that the descriptor names, or on sm_75 none that multiplies its type,
-/// or not the one that has blocks of 96 to 224 columns.
+/// The plan of a descriptor, or nothing if no family serves it: the architecture lacks the family that the descriptor
+/// names, sm_75 has no family for its type, or the architecture lacks the family with blocks of 96 to 224 columns.
 std::optional<w4a16_gemm::Plan> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return w4a16_gemm::make_plan(descriptor, codegen::find_architecture(architecture));
@@ -47,14 +47,14 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   }
   const unsigned by_k = 3 * (3 * 2 + 1);                      // formats, groups with activation order or without
   const unsigned awq = 4 * 2;                                 // groups, alignments
-  const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // of nibbles, and of bytes
+  const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // 4 tiles with 4 bits, 3 tiles with 8 bits
   const unsigned epilogues = 6 * 2 * 2;
   const unsigned of_each_type = tiles_of_all * epilogues * 3;    // batch invariance, or atomic sums
   const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues * 2;  // tiles, formats by k and awq, types, atomic sums
-  const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);        // of nibbles, and of bytes
+  const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);        // 4 bits and 8 bits
   const unsigned of_few_columns = of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64, and 32 not gated
-  // 64 and 32 not gated; 128, and not gated 96, 160 and 224, of auto too, the last with 16 rows in one type, two
-  // formats and groups. Of awq no 32.
+  // Family sm90 has 64 and 32 columns without a gate, 128 with a gate, and 96, 160 and 224 without; the last four also
+  // by family=auto. 224 columns with 16 rows exist for one type, two formats and two groups. awq has no 32 columns.
   const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
                             4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
@@ -181,8 +181,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const w4a16_gemm::Plan& plan = *planned;
       const bool zeros = descriptor.format != W4Format::symmetric;
       const bool is_90 = plan.family == "sm90";
-      // Of family sm90 tensor maps make the copies but those of zeros; somebody puts activations in order or nobody
-      // does, and teams load them.
+      // In family sm90 TMA makes all copies except those of zeros. With intra-block split-K one access loads
+      // activations; otherwise two accesses reorder them, unless the format is awq.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq;
       const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (plan.teams > 1 ? 1 : puts_in_order ? 2 : 0);
       EXPECT_EQ(plan.report.proofs.size(), is_90                         ? of_90
@@ -191,7 +191,8 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
                                                                          : 6u)
           << descriptor.text();
       for (const auto& proof : plan.report.proofs) {
-        // Of words, and a team's of the activations that meet them.
+        // Small groups of 32 conflict twice: in the loads of words, and with intra-block split-K in those of
+        // activations.
         const bool is_of_places_by_k =
             proof.access == "loads of words" || (plan.teams > 1 && proof.access == "loads of activations");
         const bool is_of_small_groups = puts_in_order && descriptor.group_size == 32 && is_of_places_by_k;
@@ -322,7 +323,7 @@ TEST(GemmPlan, GivesAReasonForEveryDecision) {
     EXPECT_FALSE(decision.name.empty() || decision.value.empty() || decision.why.empty()) << decision.name;
 }
 
-// Copies take every byte of a stage's tiles once.
+// The copies of a stage take every byte of the stage's tiles once.
 TEST(GemmLanes, CopiesTakeEveryByteOnce) {
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
     const auto planned = plan_if_any(descriptor, "sm_80");
@@ -347,7 +348,8 @@ TEST(GemmLanes, CopiesTakeEveryByteOnce) {
   }
 }
 
-// Lane (r, c) of an operand has row r and pair c: its words and activations must be of the same k's.
+// Lane (r, c) of an MMA operand has row r and pair c. Its words and its activations must have the same input features
+// k.
 TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
   const auto& c_fragment = codegen::find_fragment("mma.m16n8k16 C, 32-bit");
   for (int lane = 0; lane < 32; ++lane) {
@@ -364,7 +366,7 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
       EXPECT_EQ(4 * bytes.row, activations.byte / 2 + 4 * half) << "the 8 k's in two words";
     }
     EXPECT_EQ(gemm_lanes::byte_zeros(lane, 3, 0).byte, 32 * 3 + gemm_lanes::first_column(lane));
-    // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i, which are 8 k's.
+    // ldmatrix: lanes 8i … 8i + 7 address the rows of matrix i, and the rows are 8 input features.
     const auto by_n = gemm_lanes::words_by_n(lane, 3, 2);
     EXPECT_EQ(by_n.row, 32 * 2 + lane / 8 * 8 + lane % 8);
     EXPECT_EQ(by_n.byte, 32 * 3 / 2);
@@ -372,10 +374,10 @@ TEST(GemmLanes, AgreeWithTheFragmentsOfTheIsa) {
   }
 }
 
-// The kernel computes a lane's first address, and takes all others at constant distances from it (of copies of words,
-// and by n of activations at every other step, from its second; of a team's copies of
-// activations from the second to the fourth as well; of words of bytes from the first of the same half):
-// their distances are those of lane 0.
+// The kernel computes a lane's first address and adds constant distances for all other addresses. The distances must
+// therefore be the same for all lanes as for lane 0. Some accesses have several base addresses: copies of words have
+// two, activations by n have a second one for odd steps, copies of activations with intra-block split-K have four, and
+// words of 8 bits have one for each half.
 TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
     const auto planned = plan_if_any(descriptor, "sm_80");
@@ -412,14 +414,14 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
       }
     };
     expect_same_distances(plan.words, w4a16_gemm::word_accesses(plan)[0], descriptor.bits == 8 ? 4 : 2);
-    // A team's 32 lanes copy two rows at a time.
+    // With intra-block split-K the 32 lanes of a warp copy two rows at a time.
     expect_same_distances(plan.activations, w4a16_gemm::activation_accesses(plan)[0], plan.teams > 1 ? 4 : 1);
   }
 }
 
-// Teams of family sm90 have a lane's first addresses alone: those of odd steps are these with bits flipped, all others
-// at constant distances.
-TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
+// With intra-block split-K, kernels of family sm90 keep only a lane's first addresses. Odd steps flip bits of these
+// addresses, and all other addresses have constant distances.
+TEST(GemmLanes, OddStepsOfFamilySm90AreEvenOnesWithBitsFlipped) {
   for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:tile_n=160",
                            "w4a16_gemm:tile_n=96", "w4a16_gemm:group_size=32,tile_n=64"}) {
     const auto plan = plan_of(text);
@@ -438,8 +440,9 @@ TEST(GemmLanes, OddStepsOfCopiedTeamsAreEvenOnesWithBitsFlipped) {
   }
 }
 
-// By n a strip is a chunk of a row: where chunks are swizzled its number is xor'ed, else it is a constant distance.
-TEST(GemmLanes, StripsOfCopiedTeamsByNAreTheFirstOneWithBitsFlipped) {
+// In awq a strip is a chunk of a row. If chunks are swizzled, the strip's number is XORed into the address; otherwise
+// the strip has a constant distance.
+TEST(GemmLanes, AwqStripsOfFamilySm90AreTheFirstOneWithBitsFlipped) {
   for (const char* text : {"w4a16_gemm:format=awq,tile_n=64", "w4a16_gemm:format=awq,tile_n=128",
                            "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_n=96",
                            "w4a16_gemm:format=awq,tile_n=160", "w4a16_gemm:format=awq,tile_n=128,function=silu_gate"}) {
@@ -452,7 +455,7 @@ TEST(GemmLanes, StripsOfCopiedTeamsByNAreTheFirstOneWithBitsFlipped) {
       for (int lane = 0; lane < 32; ++lane)
         EXPECT_EQ(address(i, lane), (address(0, lane) ^ (at & chunks)) + (at & ~chunks)) << text;
     }
-    EXPECT_EQ(w4a16_gemm::activation_accesses(plan).size(), 1u) << "which boxes store and ldmatrix reads";
+    EXPECT_EQ(w4a16_gemm::activation_accesses(plan).size(), 1u) << "TMA stores activations, ldmatrix reads them";
   }
 }
 
@@ -464,8 +467,9 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   } catch (const Failure& failure) {
     GTEST_SKIP() << "no compiler: " << failure.what();
   }
-  // Of each family its own pairs, each descriptor for one of the architectures that have the family, in turn; sm75 for
-  // its own, which has no other, and with 64 rows, where its registers are fewest, for a later one as well.
+  // Each family has its own pairs of field values. Each descriptor is compiled for one architecture of its family, in
+  // rotation. Family sm75 is compiled for sm_75, which has no other family, and with 64 rows also for a later
+  // architecture, where the kernel has the fewest registers.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
   for (const std::string_view family : {"sm75", "sm80", "sm90"}) {
