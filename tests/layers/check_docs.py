@@ -1,4 +1,4 @@
-"""Checks that the tests that docs/cache.md names exist, so that a renamed test leaves no promise without proof.
+"""Checks that all tests that docs/cache.md names exist, so that every promise of the page keeps its proof.
 
   check_docs.py <root>    prints each name that is no test, and fails if there is one
 """

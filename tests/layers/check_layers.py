@@ -1,10 +1,10 @@
-"""The layers of cubit, checked by reading: who may include whom, and what library code must not do.
+"""Checks the layers of cubit in the source text: which folder may include which, and what library code must not do.
 
   check_layers.py <root>    prints one line per violation, "file:line: rule", and fails if there is one
 
-templates  know no host code; codegen knows no I/O, device, clock or environment; runtime knows no operator;
-ops ties these together; the C surface (capi) and the problems of operators (check) sit on top, side by side; tools, benchmarks and examples see only <cubit/...>.
-Python's standard library only.
+templates know no host code; codegen knows no I/O, device, clock or environment; runtime knows no operator;
+ops connects these layers; the C API (capi) and the problems of operators (check) lie above ops, next to each other;
+tools, benchmarks and examples see only <cubit/...>. The script needs only Python's standard library.
 """
 
 import re
@@ -18,26 +18,26 @@ SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cuh"}
 MAY_INCLUDE = {
     "base": {"base"},
     "codegen": {"base", "codegen"},
-    "templates": {"base", "codegen", "templates"},  # its host files, which hand the texts over; device files: see below
+    "templates": {"base", "codegen", "templates"},  # host files that embed the texts; device files: see is_device_file
     "runtime": {"base", "codegen", "runtime"},
     "ops": {"base", "codegen", "templates", "runtime", "ops"},
     "capi": {"base", "codegen", "templates", "runtime", "ops", "capi"},
     "check": {"base", "codegen", "templates", "ops", "check"},
 }
-# On top of the library: own folder and the public surface, nothing else of the tree.
+# Folders above the library may include their own files and the public surface, and nothing else of the tree.
 OUTSIDE = ("tools", "bench", "examples", "tests/consumer")
-# Files of these that may look below the public surface, and at what: the engine's benchmark measures runtime/ alone, the
-# compile jobs share the one loop over threads.
+# Exceptions: files in these folders that may include further folders. The engine's benchmark measures runtime/ alone, and
+# the compile jobs use parallel_for.
 BELOW_THE_SURFACE = {"bench/engine_bench.cpp": {"base", "codegen", "runtime"},
                      "tools/kernels/compile_jobs.cpp": {"base"}}
 
-# codegen is text in, text out: the standard headers that reach further.
+# codegen turns text into text. These standard headers reach further, and codegen may not include them.
 IMPURE = {
     "cerrno", "chrono", "condition_variable", "cstdio", "cstdlib", "ctime", "dlfcn.h", "filesystem", "fstream", "future",
     "iostream", "mutex", "random", "thread", "unistd.h",
 }
 
-# (pattern, what it is, files that may)
+# Calls that library code must not make: the pattern, the deed that the message names, and the exempt files.
 FORBIDDEN_CALLS = [
     (r"std::(cout|cerr|clog)\b", "prints", ()),
     (r"(?<![\w:.>])(?:std::)?(?:v?f?printf|puts|fputs|putchar|perror)\s*\(", "prints", ()),
@@ -61,7 +61,7 @@ class Violation(NamedTuple):
 
 
 def without_comments_and_strings(text: str) -> str:
-    """The text with comments and literals emptied, line for line, for the search of calls."""
+    """The text without the contents of comments and literals, with the same lines, for the search of calls."""
     token = re.compile(
         r'//[^\n]*|/\*.*?\*/|R"([^()\\\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-zA-Z_])\'(?:\\.|[^\'\\\n])+\'', re.S)
     return token.sub(lambda match: "\n" * match.group().count("\n") or " ", text)
@@ -75,7 +75,7 @@ def room_of(path: str) -> str:
 
 
 def is_device_file(path: str) -> bool:
-    """Device code and the argument headers that it shares with the host: all of templates/ but the embedding."""
+    """Device code and the argument headers that device and host share: all of templates/ except the embedding."""
     return path.startswith("templates/") and Path(path).suffix in {".cuh", ".h"}
 
 
@@ -107,7 +107,7 @@ def include_rule(path: str, bracket: str, name: str, tree: "Tree") -> str | None
 
 
 class Tree:
-    """What the rules must know about the files around."""
+    """The facts about the source tree that the rules need."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -124,8 +124,9 @@ class Tree:
                     yield path.relative_to(self.root).as_posix()
 
     def is_own(self, path: str, name: str, room: str) -> bool:
-        """Device code may also take cubit's device headers by their paths from templates/, and its plan. A bare name that no file
-        of the tree has is generated beside."""
+        """Whether `name` counts as a file of the includer's own folder. Device code may also include cubit's device
+        headers by their paths from templates/, and its plan. A bare name that no file of the tree has is a generated
+        file."""
         if path.endswith(".cuh") and name in self.device_names | {"plan.cuh"}:
             return True
         if "/" not in name and name not in self.names:

@@ -1,4 +1,4 @@
-"""Proves that check_layers.py can fail: each rule is broken once in a small tree of its own, and each near miss passes."""
+"""Proves that check_layers.py can fail: a small tree breaks each rule once, and lines that resemble violations pass."""
 
 import tempfile
 import unittest
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import check_layers
 
-# file, line that breaks a rule, part of the complaint
+# Each entry is a file, a line that breaks a rule, and a part of the message.
 VIOLATIONS = [
     ("templates/sm80_x.cuh", "#include <stdint.h>", "a template includes nothing but"),
     ("templates/sm80_x.cuh", '#include "codegen/architecture.hpp"', "a template includes nothing but"),
@@ -60,7 +60,7 @@ VIOLATIONS = [
     ("runtime/x.cpp", 'auto f() { return std::getenv("X"); }', "never reads the environment"),
 ]
 
-# What resembles a violation and is none.
+# Lines that resemble a violation but are allowed.
 ALLOWED = [
     ("templates/sm80_x.cuh", '#include "plan.cuh"'),
     ("templates/kernels/sm80_x.cuh", '#include "core/types.cuh"'),
@@ -95,7 +95,7 @@ AROUND = ["templates/core/types.cuh", "codegen/architecture.hpp", "base/error.hp
 
 
 def complaints(file: str, line: str) -> list[str]:
-    """What the checker says about a tree in which `file` holds `line`, second."""
+    """The checker's output for a tree in which the second line of `file` is `line`."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in [*((around, "") for around in AROUND), (file, f"// a file\n{line}\n")]:
             (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)

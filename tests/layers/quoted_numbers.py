@@ -2,8 +2,8 @@
 
   quoted_numbers.py <root>    prints each cell that differs from its file, and fails if there is one
 
-A cell is microseconds with one decimal and, in brackets, the share of the floor; a cell without brackets is the time
-alone, and an empty cell quotes nothing. Python's standard library only.
+A cell has microseconds with one decimal and, in brackets, the share of the floor. A cell without brackets has only the
+time, and an empty cell quotes nothing. The script needs only Python's standard library.
 """
 
 import json
@@ -19,7 +19,7 @@ class Table(NamedTuple):
     heading: str  # the header line, exactly
     results: Union[str, list[str]]  # files of bench/results
     rows: dict[str, Callable[[dict], bool]]  # by a row's first cell
-    columns: list[Callable[[dict], bool]]  # of the cells behind the first
+    columns: list[Callable[[dict], bool]]  # one for each cell after the first
 
 
 def called(name: str) -> Callable[[dict], bool]:
@@ -52,7 +52,7 @@ GATHERED = {"bf16": "", "kv=fp16,output=fp16": "kv=fp16,output=fp16", "kv=int4_r
             "kv=fp8_e4m3": "kv=fp8_e4m3"}
 QUANTISED = {"gptq": "", "format=awq": "format=awq", "format=symmetric,input=bf16": "format=symmetric,input=bf16",
              "group_size=32": "group_size=32", "format=awq,group_size=all": "format=awq,group_size=all"}
-# Fields of 8192 x 8192 with tile_n=64, to which M=1 adds tile_m=8.
+# Fields of the kernels for 8192 x 8192. All have tile_n=64; kernels for M=1 also have tile_m=8.
 MULTIPLIED = {"gptq": "", "format=symmetric": "format=symmetric,", "format=awq": "format=awq,",
               "element=bf16": "element=bf16,", "group_size=32": "group_size=32,", "bits=8": "bits=8,"}
 BATCHES = "| KV cache | B=8 | B=32 | B=64 | B=128 | B=256 | B=512 |"

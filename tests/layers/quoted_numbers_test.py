@@ -1,4 +1,4 @@
-"""quoted_numbers.py finds what it is there for: a digit, a row and a table that differ from the file."""
+"""Proves that quoted_numbers.py finds a digit, a row and a table that differ from the results file."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ ROOT = HERE.parent.parent
 
 
 def complaints(old: str, new: str) -> tuple[int, str]:
-    """The exit code and the words of quoted_numbers.py about a tree whose README has `new` in place of `old`."""
+    """The exit code and the output of quoted_numbers.py for a tree whose README has `new` in place of `old`."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         shutil.copytree(ROOT / "docs", tree / "docs")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A template with the sample plan, through a compiler that is not NVRTC: compile.sh nvcc|clang TEMPLATE
-# Exit code 77, a skip, where there is no such compiler.
+# Compiles a template with the sample plan by a compiler other than NVRTC: compile.sh nvcc|clang TEMPLATE
+# The exit code is 77, which marks a skipped test, if the machine has no such compiler.
 set -eu
 cd "$(dirname "$0")/../../templates"
 case $1 in
@@ -12,7 +12,7 @@ nvcc)
   [ -s "$cubin" ]
   ;;
 clang)
-  # As clangd reads it.
+  # The same options as clangd uses.
   compiler=$(command -v clang++ || command -v clang++-14) || { echo "skipped: there is no Clang on the PATH"; exit 77; }
   # shellcheck disable=SC2046 # one option per line
   "$compiler" $(cat compile_flags.txt) -fsyntax-only -Werror "$2"
