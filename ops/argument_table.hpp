@@ -82,7 +82,7 @@ struct ArgumentTable {
 
   /// Null if there is no argument of this name.
   const Argument* find(std::string_view name) const;
-  /// Names of tensors: of those that a problem takes, or of those that a launch writes. An updated tensor is in both.
+  /// Names of the tensors that a problem takes, and of the tensors that a launch writes. An updated tensor is in both.
   std::vector<std::string_view> input_names() const;
   std::vector<std::string_view> output_names() const;
 };

@@ -125,7 +125,7 @@ struct FieldHelp {
   std::string meaning;
 };
 
-/// An operator, such as gqa_decode. Stateless and thread-safe.
+/// One operator, for example gqa_decode. Objects are stateless and thread-safe.
 class Operator {
  public:
   virtual ~Operator() = default;
