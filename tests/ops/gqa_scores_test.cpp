@@ -24,8 +24,6 @@ using tests::expect_refused;
 constexpr const char* kCode =
     "__device__ float modify_score(float s, const cubit::ScorePlace&, const void*) { return s; }";
 
-const codegen::Architecture& sm_80() { return codegen::find_architecture("sm_80"); }
-
 TEST(GqaScoreFields, RoundTripInOrder) {
   const std::string text =
       "gqa_decode:heads_per_kv=8,cache=paged,soft_cap=true,alibi=true,score=tanh@0123456789abcdef,window=true,sinks="
