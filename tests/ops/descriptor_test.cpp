@@ -87,8 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gqa_decode:head_dim=80,kv=int4_rows",
                 "descriptor \"gqa_decode:head_dim=80,kv=int4_rows\": a matrix of packed words is of 32 channels, and "
                 "head_dim "
-                "is no multiple of that; accepted beside int4_rows: head_dim=64, 96, 128, 160, 192 and 256; kv_gather "
-                "reads the others"},
+                "is no multiple of that; accepted with int4_rows: head_dim=64, 96, 128, 160, 192 and 256; kv_gather "
+                "reads other dimensions"},
         Refused{
             "gqa_decode:head_dim=112,family=sm90",
             "descriptor \"gqa_decode:head_dim=112,family=sm90\": family=sm90: it takes head_dim=64, 96, 128, 192 and "
@@ -170,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "group, not a multiple of 16; at most 4 groups for this value_dim"},
         Refused{"gqa_decode:value_dim=80,value=int4_rows",
                 "descriptor \"gqa_decode:value_dim=80,value=int4_rows\": a matrix of packed words is of 32 channels, "
-                "and value_dim is no multiple of that; accepted beside int4_rows: value_dim=64, 96, 128, 160, 192 and "
-                "256; kv_gather reads the others"},
+                "and value_dim is no multiple of that; accepted with int4_rows: value_dim=64, 96, 128, 160, 192 and "
+                "256; kv_gather reads other dimensions"},
         Refused{"gqa_decode:query_tokens=17",
                 "descriptor \"gqa_decode:query_tokens=17\": 17 is not a value of query_tokens; accepted: 1 to 16"},
         Refused{
