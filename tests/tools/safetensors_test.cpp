@@ -115,8 +115,7 @@ std::string many_ones(int count) {
   return ones;
 }
 
-std::vector<Hostile> hostile_files() {
-  const std::string good = R"("dtype":"U8","shape":[2],"data_offsets":[0,2])";
+std::vector<Hostile> hostile_headers() {
   return {
       {"Empty", "", "0 bytes are too few"},
       {"SevenBytes", "1234567", "7 bytes are too few"},
@@ -147,6 +146,12 @@ std::vector<Hostile> hostile_files() {
       {"MetadataTwice", safetensors_bytes(R"({"__metadata__":{},"__metadata__":{}})", ""), "appears twice"},
       {"MetadataKeyTwice", safetensors_bytes(R"({"__metadata__":{"x":"","x":""}})", ""),
        "__metadata__ has \"x\" twice"},
+  };
+}
+
+std::vector<Hostile> hostile_tensors() {
+  const std::string good = R"("dtype":"U8","shape":[2],"data_offsets":[0,2])";  // fields for two bytes of data
+  return {
       {"NameTwice", safetensors_bytes("{\"a\":{" + good + "},\"a\":{" + good + "}}", "ab"), "\"a\" appears twice"},
       {"NameWithZeroByte", safetensors_bytes("{\"a\\u0000b\":{" + good + "}}", "ab"), "holds a zero byte"},
       {"FieldTwice", one_tensor(good + R"(,"dtype":"I8")", "ab"), "dtype appears twice"},
@@ -197,7 +202,9 @@ std::vector<Hostile> hostile_files() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Safetensors, HostileFile, ::testing::ValuesIn(hostile_files()),
+INSTANTIATE_TEST_SUITE_P(Headers, HostileFile, ::testing::ValuesIn(hostile_headers()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tensors, HostileFile, ::testing::ValuesIn(hostile_tensors()),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Safetensors, EveryTruncationOfAGoodFileIsRefused) {

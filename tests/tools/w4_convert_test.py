@@ -301,7 +301,7 @@ class ActivationOrder(Folder):
         groups = [k // GROUP for k in range(K)]
         groups[0], groups[K - 1] = groups[K - 1], groups[0]
         self.refused("gptq", "awq", files.safetensors(model("gptq", g_idx=groups)),
-                     "tensor \"model.layers.0.mlp.down_proj.g_idx\" I32 [96]: awq has no activation order, and this index is "
+                     "tensor \"model.layers.0.mlp.down_proj.g_idx\" I32 [96]: awq has no activation order, but this index is "
                      "not k / group size; accepted for such layers: gptq, gptq_v2, symmetric")
 
 
@@ -327,8 +327,8 @@ class Refused(Folder):
 
     def test_files_of_another_format(self):
         self.refused("gptq", "awq", files.safetensors(model("awq")),
-                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: layers of the format that --from "
-                     "names, and of --bits")
+                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: layers in the format of --from, "
+                     "with weights of --bits bits")
         self.refused("awq", "gptq", files.safetensors(model("gptq")),
                      "n = 64 and k = 12 must be multiples of 8; name the format of the file with --from: gptq, gptq_v2, awq, symmetric")
         self.refused("symmetric", "awq", files.safetensors(model("gptq")),
