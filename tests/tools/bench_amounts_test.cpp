@@ -29,7 +29,7 @@ TEST(BenchAmounts, AGraphTakesAboutAsLongWhateverItsCopiesTake) {
   EXPECT_EQ(rounds_of_graph(200), 4);
   EXPECT_EQ(rounds_of_graph(500), 2);
   EXPECT_EQ(rounds_of_graph(5000), 1);
-  EXPECT_EQ(rounds_of_graph(0), 64) << "of a clock that did not see it";
+  EXPECT_EQ(rounds_of_graph(0), 64) << "a clock may be too coarse to see the graph";
 }
 
 TEST(BenchAmounts, WhatWritesAFifthOfWhatItReadsIsMeasuredAgainstACopy) {

@@ -47,7 +47,7 @@ bool is_one_of_several(const std::string& name) {
   return std::ranges::equal(end, kPattern, is_alike) && !end.ends_with("-of-00001");
 }
 
-/// For a folder: its index, else its only safetensors file. For any other path: the path itself.
+/// Returns the index of a folder, else its only safetensors file. Any other path is returned unchanged.
 std::string checkpoint_file(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
