@@ -1,8 +1,9 @@
-// The descriptor: which values each field takes, and the rules between fields.
+// The descriptor: the values of each field, and the rules between fields.
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 
@@ -62,40 +63,56 @@ std::vector<Field<W4a16Gemm>> make_fields() {
           "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
           "from run to run",
           &Descriptor::atomic_splits),
-      word_field<Descriptor, std::string>(
-          {"family", "auto, sm75, sm80, sm90", "auto",
-           "kernel family; auto is the one that was measured to be faster, see cubit explain"},
-          &Descriptor::family, {{"auto", "auto"}, {"sm75", "sm75"}, {"sm80", "sm80"}, {"sm90", "sm90"}}),
+      family_field<Descriptor>(families()),
   };
 }
 
-/// Blocks of fewer than 256 columns.
-void check_few_columns(const W4a16Gemm& descriptor, std::string_view text) {
-  const auto refuse = [&](const char* why, const char* accepted) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                  fmt::format("tile_n={}: {}", descriptor.tile_n, why), accepted);
+[[noreturn]] void refuse(std::string_view text, std::string rule, std::string remedy) {
+  throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), std::move(rule), std::move(remedy));
+}
+
+/// The rules of all blocks of fewer than 256 columns.
+void check_narrow_blocks(const W4a16Gemm& descriptor, std::string_view text) {
+  const auto refuse_columns = [&](const char* why, const char* remedy) {
+    refuse(text, fmt::format("tile_n={}: {}", descriptor.tile_n, why), remedy);
   };
   if (descriptor.tile_m > 16)
-    refuse("a block reads all activations of its rows, too many for so few columns", "ask for tile_m=8 or 16");
+    refuse_columns("a block reads all activations of its rows, too many for so few columns", "ask for tile_m=8 or 16");
   if (descriptor.atomic_splits)
-    refuse("sums of its blocks meet in shared memory first, for which there is no atomic kernel",
-           "leave tile_n or atomic_splits out");
+    refuse_columns("a block adds up its warps' sums in shared memory first, for which there is no atomic kernel",
+                   "leave tile_n or atomic_splits out");
   if (descriptor.batch_invariant)
-    refuse("into how many parts a block's warps divide k depends on the rows of a tile",
-           "leave tile_n or batch_invariant out");
+    refuse_columns("into how many parts a block's warps divide k depends on the rows of a tile",
+                   "leave tile_n or batch_invariant out");
   if (descriptor.is_gated() && descriptor.tile_n == 32)
-    refuse("a strip of 32 columns has no room for gates and what they are for", "ask for tile_n=64");
-  if (descriptor.family == "sm75") refuse("families sm80 and sm90 alone have such blocks", "leave family out");
-  const bool is_sm90_alone = is_of_sm90_alone(descriptor.tile_n);
-  if (is_sm90_alone && descriptor.family == "sm80")
-    refuse("family sm90 alone has such blocks", "ask for family=sm90, or leave family out");
-  if (!is_sm90_alone && descriptor.family != "sm90") return;
-  std::string why = why_not_boxes(descriptor);
-  if (why.empty()) why = why_not_boxes_of_few_columns(descriptor);
-  if (!why.empty())
-    refuse(
-        ("family sm90: " + why).c_str(),
-        is_sm90_alone ? "ask for a smaller tile_n or tile_m, or tile_n=256, and leave family out" : "leave family out");
+    refuse_columns("a strip of 32 columns has no room for gate columns and up-projection columns", "ask for tile_n=64");
+}
+
+/// The rules of all descriptors that no family can lift.
+void check_fields(const W4a16Gemm& descriptor, std::string_view text) {
+  if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0))
+    refuse(text, "activation_order=true needs groups that are not all of k, in a format other than awq, which has none",
+           "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
+  if (descriptor.bits == 8 && descriptor.format == W4Format::awq)
+    refuse(text, "format=awq has weights of 4 bits", "leave bits out, or ask for format=gptq, gptq_v2 or symmetric");
+  if (descriptor.bits == 8 && descriptor.tile_m > 32)
+    refuse(text, "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
+           "ask for tile_m=8, 16 or 32, which compute any number of rows");
+  if (descriptor.atomic_splits && descriptor.batch_invariant)
+    refuse(text, "batch_invariant=true needs sums in one order, and atomic_splits=true lets sums be added in any order",
+           "leave one of the two out");
+}
+
+/// Throws if no family serves the descriptor on any architecture, with the rule of each family.
+void check_served(const W4a16Gemm& descriptor, std::string_view text) {
+  std::string rules;
+  for (const GemmFamily* family : families().families) {
+    const std::optional<BrokenRule> broken = family->why_not_descriptor(descriptor);
+    if (!broken) return;
+    rules += fmt::format("{}{}: {}", rules.empty() ? "" : "; ", family->name(), broken->rule);
+  }
+  refuse(text, fmt::format("tile_n={}: no kernel family serves it ({})", descriptor.tile_n, rules),
+         "ask for a smaller tile_n or tile_m, or tile_n=256");
 }
 
 }  // namespace
@@ -118,73 +135,27 @@ W4a16Gemm parse(std::string_view text) {
 }
 
 void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
-  if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0)) {
-    throw Failure(
-        Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-        "activation_order=true needs groups that are not all of k, in a format other than awq, which has none",
-        "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
-  }
-  if (descriptor.bits == 8 && descriptor.format == W4Format::awq) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "format=awq has weights of 4 bits",
-                  "leave bits out, or ask for format=gptq, gptq_v2 or symmetric");
-  }
-  if (descriptor.bits == 8 && descriptor.tile_m > 32) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                  "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
-                  "ask for tile_m=8, 16 or 32, which compute any number of rows");
-  }
-  if (descriptor.atomic_splits && descriptor.batch_invariant) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                  "batch_invariant=true wants sums in one order, and atomic_splits=true lets them be added in any",
-                  "leave one of the two out");
-  }
-  if (descriptor.tile_n < 256) check_few_columns(descriptor, text);
-  if (descriptor.family == "sm75") {
-    const std::string why = why_not_all_fp16(descriptor);
-    if (!why.empty()) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm75: " + why,
-                    "ask for element=fp16, or leave family out");
-    }
-  }
-  const std::string why = descriptor.family == "sm90" ? why_not_boxes(descriptor) : "";
-  if (!why.empty()) {
-    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), "family=sm90: " + why,
-                  "ask for family=sm80, or leave family out");
+  check_fields(descriptor, text);
+  if (is_narrow(descriptor)) check_narrow_blocks(descriptor, text);
+  if (auto broken = why_not_named_family(families(), descriptor))
+    refuse(text, fmt::format("family={}: {}", descriptor.family, broken->rule), broken->remedy);
+  check_served(descriptor, text);
+}
+
+bool is_served(const W4a16Gemm& descriptor) {
+  try {
+    check_rules(descriptor, descriptor.text());
+    return true;
+  } catch (const Failure&) {
+    return false;
   }
 }
 
-std::string why_not_boxes(const W4a16Gemm& descriptor) {
-  if (descriptor.activation_order) return "with activation_order=true neighbours along k share no group";
-  if (descriptor.batch_invariant) return "batch_invariant=true wants the same order of k in every tile";
-  if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
-  if (descriptor.alignment != 16) return "tensor maps want rows that are multiples of 16 bytes, not alignment=4";
-  return "";
-}
+bool is_narrow(const W4a16Gemm& descriptor) { return descriptor.tile_n < gemm_lanes::kBlockColumns; }
 
-std::string why_not_boxes_of_few_columns(const W4a16Gemm& descriptor) {
-  if (descriptor.format == W4Format::awq && descriptor.tile_n == 32)
-    return "a row of 32 columns of awq is 16 bytes, half of what the second-level cache gives at once";
-  const int strips = descriptor.tile_n / 32;
-  if (descriptor.is_gated() && strips > 1 && strips % 2 != 0)
-    return fmt::format("half of {} columns is no number of strips of 32", descriptor.tile_n);
-  // In others ptxas finds some registers too few.
-  const bool fits_16_rows = descriptor.element == Element::fp16 && stores_zeros(descriptor) &&
-                            descriptor.format != W4Format::awq &&
-                            (descriptor.group_size == 128 || descriptor.group_size == 0);
-  if (descriptor.tile_n == 224 && descriptor.tile_m == 16 && !fits_16_rows)
-    return "16 rows of 224 columns fit a warp's registers in fp16 of gptq and gptq_v2 with group_size=128 or all only";
-  // A group's scales of 32 columns are 64 bytes, and a box begins at a multiple of 128.
-  if (descriptor.tile_n == 64 && descriptor.is_gated()) return "32 gates, and what they are for, are too few for boxes";
-  return "";
-}
+bool has_words_by_n(const W4a16Gemm& descriptor) { return descriptor.format == W4Format::awq; }
 
-std::string why_not_all_fp16(const W4a16Gemm& descriptor) {
-  return descriptor.element == Element::fp16 ? "" : "it multiplies fp16 alone, as the tensor cores of sm_75 do";
-}
-
-bool is_of_sm90_alone(int tile_n) { return tile_n > 64 && tile_n < gemm_lanes::kBlockColumns; }
-
-bool stages_factors(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
+bool stages_scales(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
 
 bool stores_zeros(const W4a16Gemm& descriptor) { return descriptor.format != W4Format::symmetric; }
 
@@ -194,6 +165,10 @@ int zero_offset(const W4a16Gemm& descriptor) {
 }
 
 int word_weights(const W4a16Gemm& descriptor) { return 32 / descriptor.bits; }
+
+int stage_groups(const W4a16Gemm& descriptor) {
+  return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
+}
 
 int groups_of(const W4a16Gemm& descriptor, int k) { return descriptor.group_size == 0 ? 1 : k / descriptor.group_size; }
 

@@ -1,16 +1,11 @@
 // The interface of the operator w4a16_gemm for the registry, the command line and `explain`.
 #include <cubit/w4a16_gemm.h>
 
-#include "ops/planned_specialisation.hpp"
+#include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops {
 namespace {
-
-using w4a16_gemm::Plan;
-
-using GemmSpecialisation =
-    PlannedSpecialisation<Plan, cubit_w4a16_gemm_arguments, w4a16_gemm::workspace_bytes, w4a16_gemm::encode>;
 
 class W4a16GemmOperator final : public Operator {
  public:
@@ -21,9 +16,8 @@ class W4a16GemmOperator final : public Operator {
   std::vector<FieldHelp> fields() const override { return help_of(w4a16_gemm::fields()); }
   const ArgumentTable& arguments() const override { return w4a16_gemm::arguments(); }
   std::string suggest_help() const override {
-    return "tile_m and tile_n, by m, n, k and a model of an H200; with batch_invariant=true, activation_order=true or "
-           "family "
-           "sm75, which nobody has timed, the smallest tile_m that holds the rows";
+    return "tile_m and tile_n, by m, n, k and a performance model of an H200; with batch_invariant=true, "
+           "activation_order=true or family sm75, which nobody has timed, the smallest tile_m that holds the rows";
   }
   std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const override {
     return w4a16_gemm::suggest(w4a16_gemm::parse(text), sizes, device).text();
@@ -31,9 +25,9 @@ class W4a16GemmOperator final : public Operator {
   std::string canonical(std::string_view text) const override { return w4a16_gemm::parse(text).text(); }
   std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                    const codegen::Architecture& architecture) const override {
-    Plan plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), architecture);
-    codegen::KernelSource source = w4a16_gemm::make_source(plan, architecture);
-    return std::make_shared<GemmSpecialisation>(std::move(plan), std::move(source));
+    const W4a16Gemm descriptor = w4a16_gemm::parse(text);
+    auto chosen = choose_family(w4a16_gemm::families(), descriptor, architecture);
+    return chosen.family.plan(descriptor, architecture, std::move(chosen.report));
   }
 };
 

@@ -1,5 +1,5 @@
-// Which tiles a launch of known sizes wants: of all that the descriptor's rules allow, those of the least time by the
-// model of model.cpp.
+// Chooses the tiles of launches whose sizes are known: of all tiles that the descriptor's rules allow, the tiles with
+// the least time by the performance model of model.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,35 +7,59 @@
 
 #include "base/error.hpp"
 #include "ops/numbers.hpp"
+#include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
-/// Nobody has timed which tiles are fastest for others.
+/// Whether somebody timed which tiles are fastest.
 bool is_modelled(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
-  const bool is_sm75 = descriptor.family == "sm75" || !architecture.cp_async;
-  return !descriptor.batch_invariant && !descriptor.activation_order && !is_sm75;
+  return !descriptor.batch_invariant && !descriptor.activation_order &&
+         choose_family(families(), descriptor, architecture).family.is_modelled();
 }
 
-/// Nothing where a rule forbids these tiles, or the architecture has no kernel of them.
-std::optional<Plan> find_plan(const W4a16Gemm& candidate, const cubit_w4a16_gemm_arguments& sizes,
-                              const codegen::Architecture& architecture) {
+/// Nothing where a rule forbids these tiles, or where no family has a kernel with these tiles for the architecture.
+std::optional<BlockPlan> find_block(const W4a16Gemm& candidate, const cubit_w4a16_gemm_arguments& sizes,
+                                    const codegen::Architecture& architecture) {
   try {
     check_rules(candidate, candidate.text());
     check_sizes(candidate, sizes.m, sizes.n, sizes.k);
-    return make_plan_without_report(candidate, architecture);
+    return plan_block(candidate, architecture);
   } catch (const Failure& failure) {
     if (failure.status() == Status::internal) throw;
     return std::nullopt;
   }
 }
 
-/// Of rows, up to the largest that there is of its bits.
+/// The smallest tile of rows that holds `m` rows, up to the largest tile for the descriptor's bits.
 W4a16Gemm with_smallest_tile(W4a16Gemm descriptor, int m) {
   const int most = descriptor.bits == 8 ? 32 : 64;
   for (descriptor.tile_m = 8; descriptor.tile_m < m && descriptor.tile_m < most;) descriptor.tile_m *= 2;
   return descriptor;
+}
+
+/// `standard` has neither tile_m nor tile_n.
+W4a16Gemm fastest_of_all_tiles(const W4a16Gemm& standard, const cubit_w4a16_gemm_arguments& sizes,
+                               const runtime::DeviceFacts& device) {
+  W4a16Gemm best = standard;
+  double best_time = 0;
+  for (const int rows : kTileRows) {
+    for (const int columns : kTileColumns) {
+      W4a16Gemm candidate = standard;
+      candidate.tile_m = rows;
+      candidate.tile_n = columns;
+      const std::optional<BlockPlan> block = find_block(candidate, sizes, *device.architecture);
+      if (!block) continue;
+      const Schedule schedule = choose_schedule(*block, sizes, device);
+      const double time = modelled_microseconds(*block, schedule, device, device.memory_bytes_per_second);
+      if (best_time > 0 && time >= best_time) continue;
+      best = candidate;
+      best_time = time;
+    }
+  }
+  return best;
 }
 
 std::int64_t size_of(const Numbers& sizes, const char* name) {
@@ -45,7 +69,7 @@ std::int64_t size_of(const Numbers& sizes, const char* name) {
     throw Failure(Status::invalid_argument, fmt::format("no size {}", name),
                   "which tiles of w4a16_gemm are fastest depends on it", "give m, n and k");
   }
-  return whole_number(name, found->second, -kMost, kMost);  // which check_sizes says more of
+  return whole_number(name, found->second, -kMost, kMost);  // check_sizes names the narrower rule
 }
 
 }  // namespace
@@ -69,29 +93,13 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
   standard.tile_n = W4a16Gemm{}.tile_n;
   check_sizes(standard, m, n, k);
   check_rows_of_words(standard, n);
-  make_plan_without_report(standard, *device.architecture);  // throws where the architecture has no kernel at all
   cubit_w4a16_gemm_arguments sizes{};
   sizes.m = static_cast<std::int32_t>(std::max<std::int64_t>(1, m));
   sizes.n = static_cast<std::int32_t>(n);
   sizes.k = static_cast<std::int32_t>(k);
-  if (!is_modelled(descriptor, *device.architecture)) return with_smallest_tile(standard, sizes.m);
-  W4a16Gemm best = standard;
-  double best_time = 0;
-  for (const int rows : kTileRows) {
-    for (const int columns : kTileColumns) {
-      W4a16Gemm candidate = standard;
-      candidate.tile_m = rows;
-      candidate.tile_n = columns;
-      const std::optional<Plan> plan = find_plan(candidate, sizes, *device.architecture);
-      if (!plan) continue;
-      const double time =
-          modelled_microseconds(*plan, choose_split(*plan, sizes, device), device, device.memory_bytes_per_second);
-      if (best_time > 0 && time >= best_time) continue;
-      best = candidate;
-      best_time = time;
-    }
-  }
-  return best;
+  choose_family(families(), standard, *device.architecture);  // throws where no family has any kernel
+  if (!is_modelled(standard, *device.architecture)) return with_smallest_tile(standard, sizes.m);
+  return fastest_of_all_tiles(standard, sizes, device);
 }
 
 }  // namespace cubit::ops::w4a16_gemm

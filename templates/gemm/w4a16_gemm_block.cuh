@@ -35,7 +35,7 @@ constexpr int kRowTiles = plan::kTileM / 8;               // blocks of 8 rows
 static_assert(kWarpStrips * plan::kWarps == kBlockStrips && kRowTiles * 8 == plan::kTileM);
 constexpr bool kIntraBlockSplitK =
     // True if the warps of a block have the same columns and different slices of k: see intra_block_split_k.cuh.
-    plan::kTeams > 1;
+    plan::kPartitionsK > 1;
 static_assert(!kIntraBlockSplitK || plan::kWarps == 1);
 
 /// RowSums: accumulators of 8 rows of a strip, [tile of 16 columns][element of the mma accumulator]. Sums: all
@@ -75,7 +75,7 @@ __device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int 
 
 /// Barrier of the consumer warps alone, because a kernel may have producer warps.
 __device__ __forceinline__ void sync_warps() {
-  asm volatile("bar.sync 1, %0;" ::"n"(plan::kTeams * plan::kWarps * kWarpSize) : "memory");
+  asm volatile("bar.sync 1, %0;" ::"n"(plan::kPartitionsK * plan::kWarps * kWarpSize) : "memory");
 }
 
 /// Stores output rows 8 · row_block … 8 · row_block + 7 of a strip, four neighbouring columns per store. With a gated
@@ -244,7 +244,7 @@ __device__ __forceinline__ void add_previous_splits(const W4a16GemmArguments& ar
 /// `src` on.
 __device__ __forceinline__ void add_warps(RowSums& sums, uint32 src) {
 #pragma unroll
-  for (int warp = 0; warp < plan::kTeams; ++warp) {
+  for (int warp = 0; warp < plan::kPartitionsK; ++warp) {
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       float partial[4];
@@ -309,7 +309,7 @@ __device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, cons
   }
   sync_warps();  // all sums are stored
 #pragma unroll 1
-  for (int fragment = warp_index(); fragment < kOutputFragments; fragment += plan::kTeams) {
+  for (int fragment = warp_index(); fragment < kOutputFragments; fragment += plan::kPartitionsK) {
     RowSums total[1] = {};
     RowSums up_sums[1] = {};
     add_warps(total[0], lane_at + fragment * kFragmentBytes);

@@ -228,7 +228,7 @@ __device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, 
 
 }  // namespace cubit
 
-extern "C" __global__ void __launch_bounds__(plan::kTeams* plan::kWarps * 32, plan::kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__(plan::kPartitionsK* plan::kWarps * 32, plan::kBlocksPerSm)
     w4a16_gemm(const __grid_constant__ cubit::W4a16GemmArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];

@@ -21,7 +21,7 @@
 //            the second 128 columns | zeros }
 //   kBarriersAt  three mbarriers per stage: `arrived`, `empty` and `full`; then the mbarriers of a 2-CTA cluster:
 //                `free`, and one `sent` per consumer warp (two_cta_cluster.cuh)
-//   kUpsAt       sums of the up-projection columns, if the epilogue is gated
+//   kUpSumsAt    sums of the up-projection columns, if the epilogue is gated
 //
 // Who waits for whom:
 // - The producer warp waits at a stage's `empty` barrier until all consumer warps have arrived there.
@@ -75,7 +75,7 @@ constexpr int kHalfColumns = gemm_lanes::kBlockColumns / 2;
 constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes per group
 constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 values along k
 constexpr uint32 kWordBytes = gemm_lanes::kStageK * gemm_lanes::kBlockColumns / 2;
-constexpr int kReorderWarps = plan::kCopyWarps - 1;
+constexpr int kReorderWarps = plan::kProducerWarps - 1;
 constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
 /// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words, or k for
@@ -359,7 +359,7 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
 
 }  // namespace cubit
 
-extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) * 32, plan::kBlocksPerSm)
+extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kProducerWarps) * 32, plan::kBlocksPerSm)
     w4a16_gemm(const __grid_constant__ cubit::Arguments args) {
   using namespace cubit;
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -377,7 +377,7 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
   const bool is_clustered = kCanCluster && args.clustered;
   if (is_clustered) arrive_in_cluster();
   if (warp_index() >= plan::kWarps) {
-    give_registers<plan::kCopyRegisters>();
+    give_registers<plan::kProducerRegisters>();
     if (warp_index() == plan::kWarps) {
       const StagePlace end = copy_stages(args, ring);
       if (is_clustered) {
@@ -390,7 +390,7 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
     }
     return;
   }
-  take_registers<plan::kMultiplyRegisters>();
+  take_registers<plan::kConsumerRegisters>();
   StagePlace place;
   plan::Scheduler scheduler(args);
   WorkTile work_tile = first_work_tile(args, scheduler);
@@ -404,6 +404,6 @@ extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kCopyWarps) *
       merge_cluster(args, work_tile, ring.base, ring.cluster_barriers(warp_index()), sums);
       break;
     }
-    finish_work_tile(args, scheduler, work_tile, ring.base + plan::kUpsAt, sums);
+    finish_work_tile(args, scheduler, work_tile, ring.base + plan::kUpSumsAt, sums);
   } while (scheduler.next(work_tile));
 }

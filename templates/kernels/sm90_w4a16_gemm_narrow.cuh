@@ -4,13 +4,13 @@
 // The formula and the method are those of sm80_w4a16_gemm.cuh with intra-block split-K: each consumer warp has all rows
 // and columns of the block, and the warps divide the stages along k. The differences are:
 //
-// - A block computes all of k. If there are few tiles and the plan allows it (plan::kSharesK), several blocks also
+// - A block computes all of k. If there are few tiles and the plan allows it (plan::kSplitsK), several blocks also
 //   divide k into split-K slices; see merge_fragment.
 // - Producer warps. Four additional warps are launched, of which one, two or four copy: box copies of words,
 //   activations and scales, and 4-byte cp.async copies of zeros. All stages are in one ring. Consumer warp t computes
-//   the block's stages t, t + kTeams, …, and producer warp w copies stages w, w + kCopyWarps, … A single producer warp
-//   would take longer for a stage of few columns than eight consumer warps do. TMA fills whatever lies outside a tensor
-//   with zeros.
+//   the block's stages t, t + kPartitionsK, …, and producer warp w copies stages w, w + kProducerWarps, … A single
+//   producer warp would take longer for a stage of few columns than eight consumer warps do. TMA fills whatever lies
+//   outside a tensor with zeros.
 // - A consumer warp selects the activation pairs of a quantisation group once for all strips. It then multiplies one
 //   strip after another, so that only the sums occupy registers for all strips.
 //
@@ -19,21 +19,22 @@
 //            k, of the second 64 }
 //   kFactorsAt   for each stage { scales | zeros }
 //   kBarriersAt  for each stage the mbarriers `full` and `empty`
-//   kUpsAt       partial sums of the consumer warps; if they do not fit there, they overwrite the stages at the end
+//   kSumsAt      partial sums of the consumer warps; if they do not fit there, they overwrite the stages at the end
 //
 // Who waits for whom: a producer warp waits at `empty` until the consumer warp of the stage's previous contents has
 // arrived. A consumer warp waits at `full` until the copies are complete.
 //
 // A parity distinguishes a phase from the next phase, but not from the phase after that. So no warp may be two phases
-// ahead. If kStages is a multiple of kTeams, every place in the ring belongs to one consumer warp, and the two waits
-// above suffice. Otherwise consumer warps wait at `empty` as well. The following argument shows that this suffices. All
-// stages of one consumer warp, and all contents of one place, have the same producer warp, which copies in order.
-// Before that producer warp copied the consumer warp's previous stage, it had already copied the previous contents of
-// the current place, and before that copy it had waited until the consumer warp of the contents before was done.
+// ahead. If kStages is a multiple of kPartitionsK, every place in the ring belongs to one consumer warp, and the two
+// waits above suffice. Otherwise consumer warps wait at `empty` as well. The following argument shows that this
+// suffices. All stages of one consumer warp, and all contents of one place, have the same producer warp, which copies
+// in order. Before that producer warp copied the consumer warp's previous stage, it had already copied the previous
+// contents of the current place, and before that copy it had waited until the consumer warp of the contents before was
+// done.
 //
 // Producer throttling: if all blocks fill their rings as fast as they can, their first stages arrive later, and some
-// blocks get ahead of other blocks. A producer warp therefore repeats its wait kRests times, which costs time and has
-// no other effect. Measurements: bench/notes/w4a16_gemm.md, "Producer throttling".
+// blocks get ahead of other blocks. A producer warp therefore repeats its wait kProducerPauses times, which costs time
+// and has no other effect. Measurements: bench/notes/w4a16_gemm.md, "Producer throttling".
 //
 // If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
 // anything.
@@ -70,13 +71,14 @@ constexpr int kWordBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes:
 constexpr int kBoxes = plan::kTileN / kWordBoxColumns;
 constexpr int kZeroBytes = plan::kTileN / 2;  // bytes per group
 // The four producer warps, idle ones included, form a warpgroup, because setmaxnreg applies to whole warpgroups.
-constexpr int kThreads = (plan::kTeams + 4) * kWarpSize;
+constexpr int kThreads = (plan::kPartitionsK + 4) * kWarpSize;
 // Number of steps of 32 values along k whose activation pairs a warp keeps in registers for all strips. Next to the
 // sums of seven strips and 16 rows there is room for two.
 constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
-constexpr bool kSameWarps = plan::kStages % plan::kTeams == 0;  // each place in the ring belongs to one consumer warp
-static_assert(plan::kStages >= plan::kTeams && plan::kStages % plan::kCopyWarps == 0);
-static_assert(kSameWarps || plan::kTeams % plan::kCopyWarps == 0);  // required by the argument in "Who waits for whom"
+// Each place in the ring belongs to one consumer warp.
+constexpr bool kSameWarps = plan::kStages % plan::kPartitionsK == 0;
+static_assert(plan::kStages >= plan::kPartitionsK && plan::kStages % plan::kProducerWarps == 0);
+static_assert(kSameWarps || plan::kPartitionsK % plan::kProducerWarps == 0);  // see "Who waits for whom"
 static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // boxes must begin at multiples of 128 bytes
 
 /// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words][words],
@@ -174,8 +176,8 @@ class ZeroCopies {
       }
     }
     if constexpr (kWholeK) return;
-    src_ += plan::kCopyWarps * kStageGroups * row_bytes_;
-    groups_left_ -= plan::kCopyWarps * kStageGroups;
+    src_ += plan::kProducerWarps * kStageGroups * row_bytes_;
+    groups_left_ -= plan::kProducerWarps * kStageGroups;
   }
 
  private:
@@ -213,8 +215,8 @@ __device__ __forceinline__ void copy_stage(const Arguments& args, const WorkTile
 /// would take turns anyway. The first copies start before the remaining mbarriers are initialised, and before the
 /// consumer warps may use any mbarrier.
 __device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTile& work_tile, Ring ring) {
-  const int warp = warp_index() - plan::kTeams;
-  if (warp >= plan::kCopyWarps) {
+  const int warp = warp_index() - plan::kPartitionsK;
+  if (warp >= plan::kProducerWarps) {
     announce_barriers();
     return;
   }
@@ -224,15 +226,16 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTil
   if (stage < work_tile.last) copy_stage<true>(args, work_tile, stage, ring, place, zeros);
   if (elect_one()) {
 #pragma unroll
-    for (int i = plan::kCopyWarps; i < plan::kStages; i += plan::kCopyWarps) ring.init_barriers(StagePlace{warp + i});
+    for (int i = plan::kProducerWarps; i < plan::kStages; i += plan::kProducerWarps)
+      ring.init_barriers(StagePlace{warp + i});
   }
   __syncwarp();
   announce_barriers();
 #pragma unroll 1
-  for (stage += plan::kCopyWarps; stage < work_tile.last; stage += plan::kCopyWarps) {
-    place.advance<plan::kCopyWarps>();
+  for (stage += plan::kProducerWarps; stage < work_tile.last; stage += plan::kProducerWarps) {
+    place.advance<plan::kProducerWarps>();
 #pragma unroll 1
-    for (int i = 0; i <= plan::kRests; ++i) {
+    for (int i = 0; i <= plan::kProducerPauses; ++i) {
       wait_barrier(ring.empty(place), place.parity() ^ 1);  // returns at once in the first round
     }
     copy_stage<false>(args, work_tile, stage, ring, place, zeros);
@@ -288,7 +291,7 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
   const auto places = Format::narrow_places();
   StagePlace place{warp_index()};
 #pragma unroll 1
-  for (int left = work_tile.last - work_tile.first - warp_index(); left > 0; left -= plan::kTeams) {
+  for (int left = work_tile.last - work_tile.first - warp_index(); left > 0; left -= plan::kPartitionsK) {
     // Wait for the use of the place's previous contents; see "Who waits for whom".
     if constexpr (!kSameWarps) wait_barrier(ring.empty(place), place.parity() ^ 1);
     wait_barrier(ring.full(place), place.parity());
@@ -310,7 +313,7 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
     }
     __syncwarp();
     if (elect_one()) arrive(ring.empty(place));
-    place.advance<plan::kTeams>();
+    place.advance<plan::kPartitionsK>();
   }
 }
 
@@ -324,15 +327,15 @@ extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm
   allow_next_kernel();
   wait_for_previous_kernel();
   const WorkTile work_tile = work_tile_of_block(args);
-  if (warp_index() >= plan::kTeams) {
-    give_registers<plan::kCopyRegisters>();
+  if (warp_index() >= plan::kPartitionsK) {
+    give_registers<plan::kProducerRegisters>();
     copy_stages(args, work_tile, ring);
     return;
   }
   wait_for_barriers();
-  take_registers<plan::kMultiplyRegisters>();
+  take_registers<plan::kConsumerRegisters>();
   Sums sums = {};
   multiply_stages(work_tile, ring, sums);
-  merge_warps<plan::kSumsApart, plan::kSharesK>(args, work_tile, ring.base + (plan::kSumsApart ? plan::kUpsAt : 0),
-                                                sums);
+  merge_warps<plan::kSeparateSums, plan::kSplitsK>(args, work_tile,
+                                                   ring.base + (plan::kSeparateSums ? plan::kSumsAt : 0), sums);
 }

@@ -1,5 +1,5 @@
-// The reference and the problems of w4a16_gemm: packed tensors have the right weights, the comparison finds wrong
-// outputs and accepts right ones, and made-up data and bench cases have legal sizes.
+// Tests of w4a16_gemm's reference and problems: packed tensors have the right meaning, the comparison finds wrong
+// values and accepts right ones, and made-up data and bench cases have legal sizes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,8 +65,8 @@ std::vector<std::uint16_t> rounded_product(const Case& one, const W4a16Gemm& des
   return output;
 }
 
-/// Outputs of about 2^-24, the smallest positive number of fp16. The rounded product is right, however large its
-/// relative error is.
+/// Outputs are about 2^-24, the smallest number of fp16. The rounded product is right, however large its relative error
+/// is.
 TEST(GemmProblem, SubnormalOutputsMayBeRoundedAndNoMore) {
   const W4a16Gemm descriptor{.group_size = kGroup};
   Case one(descriptor);
@@ -90,14 +90,13 @@ std::uint16_t bits_of(const W4a16Gemm& descriptor, double value) {
   return from_float(descriptor.element, static_cast<float>(value));
 }
 
-/// If a product is infinite or NaN, the output must be the same, and all other outputs of the row stay as exact as
-/// usual.
+/// If a product is infinite or NaN, the output must be so too, and the rest of the row must be as exact as usual.
 TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const Element element : {Element::fp16, Element::bf16}) {
     const W4a16Gemm descriptor{.group_size = kGroup, .element = element};
     Case one(descriptor);
-    one.activations[kK + 7] = bits_of(descriptor, kInfinity);  // row 1 becomes infinite, or NaN for a weight of zero
+    one.activations[kK + 7] = bits_of(descriptor, kInfinity);  // row 1 is infinite, or NaN where the weight is zero
     one.plain.q[7][3] = one.plain.zero[0][3];
     one.packed = Packed(one.plain, descriptor);
     one.tensors[0].data = one.packed.qweight.data();
@@ -120,18 +119,19 @@ TEST(GemmProblem, InfinitiesAndNaNsAreRightWhereTheReferenceHasThem) {
     wrong(kN + 4, std::numeric_limits<double>::quiet_NaN());
     wrong(kN + 4, -to_double(element, output[kN + 4]));
     wrong(kN + 4, 60000);
-    wrong(5, kInfinity);  // an output of another row, which is finite
+    wrong(5, kInfinity);  // in another row, which is finite
     EXPECT_LE(error(), tolerance);
   }
 }
 
-/// relu turns an infinity of minus sign into zero. All other outputs of the row must be as exact as usual.
+/// relu turns a negative infinity into a zero. The rest of the row must be as exact as usual.
 TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
   const W4a16Gemm descriptor{.group_size = kGroup, .function = GemmFunction::relu};
   Case one(descriptor);
   for (auto& row : one.plain.zero)
     for (int& zero : row) zero = 1;
-  for (int n = 0; n < kN; ++n) one.plain.q[7][n] = n == 3 ? 0 : 2;  // the infinity meets weights of -1 and 1
+  for (int n = 0; n < kN; ++n)
+    one.plain.q[7][n] = n == 3 ? 0 : 2;  // the weights that multiply the infinity are -1 and 1
   one.packed = Packed(one.plain, descriptor);
   one.tensors[0].data = one.packed.qweight.data();
   one.tensors[3].data = one.packed.qzeros.data();
@@ -144,11 +144,11 @@ TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
   const void* address = output.data();
   const auto good = problem->compare({&address, 1});
   EXPECT_LE(good.error, good.tolerance);
-  output[4] = bits_of(descriptor, 1);  // an output of the same row, which should be zero
+  output[4] = bits_of(descriptor, 1);  // in the same row, where zero is right
   EXPECT_FALSE(problem->compare({&address, 1}).error <= good.tolerance);
 }
 
-/// Near the largest number of fp16, where half a step decides, both infinity and the largest number are right.
+/// Near the largest number of fp16 half a rounding step decides between that number and infinity. Both are right.
 TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
   const W4a16Gemm descriptor{.group_size = kGroup};
   for (const float scale : {500.f, 1000.f, 2000.f, 4000.f}) {
@@ -162,7 +162,7 @@ TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
     EXPECT_LE(good.error, good.tolerance) << scale;
     std::vector<std::uint16_t> saturated = output;
     for (std::uint16_t& number : saturated)
-      if ((number & 0x7fff) == 0x7c00) --number;  // to the largest finite one
+      if ((number & 0x7fff) == 0x7c00) --number;  // the largest finite number
     ASSERT_NE(saturated, output);
     address = saturated.data();
     EXPECT_FALSE(problem->compare({&address, 1}).error <= good.tolerance) << scale;
@@ -227,8 +227,8 @@ TEST(GemmProblem, RefusesSizesThatItDoesNotKnow) {
   }
 }
 
-// Every case has a canonical descriptor and sizes that made-up data accepts. No target is shorter than reading the
-// bytes at 4.8 TB/s.
+// Every case is canonical and has sizes that made-up data accepts. No target is faster than reading the bytes at
+// 4.8 TB/s.
 TEST(GemmBenchCases, CanBeMeasuredAndReached) {
   const auto cases = find_problems("w4a16_gemm").bench_cases();
   EXPECT_GE(cases.size(), 30u);

@@ -1,5 +1,5 @@
-// Suggestions name the tiles and families that were measured to be fastest and keep all other fields of a descriptor.
-// Sizes that are missing, unknown or illegal are refused.
+// Tests of suggestions: `suggest` returns the tiles and families that were measured to be fastest, leaves all other
+// fields as they are, and refuses sizes that are missing, unknown or illegal.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,8 @@
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
+#include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
 #include "tests/support/refusals.hpp"
@@ -31,7 +33,7 @@ std::string suggested_gemm(const char* text, int m, int n, int k) {
   return suggested(text, {{"m", m}, {"n", n}, {"k", k}});
 }
 
-/// The tiles of the tables in bench/notes/w4a16_gemm.md; each was the fastest of all tiles that were measured.
+/// Each of these tiles was the fastest of all measured tiles: bench/notes/w4a16_gemm.md.
 TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
   struct Cell {
     int n, k;
@@ -63,12 +65,12 @@ TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
 }
 
 double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes) {
-  const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse(text), *h200().architecture);
-  return w4a16_gemm::modelled_microseconds(plan, w4a16_gemm::choose_split(plan, sizes, h200()), h200());
+  const auto block = w4a16_gemm::plan_block(w4a16_gemm::parse(text), *h200().architecture);
+  return w4a16_gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, h200()), h200());
 }
 
-/// A file has the times of every tile for eleven layers of real models on one device (bench/tile_sweep.py). Suggestions
-/// for this device may take longer than the fastest tile only by the given factors.
+/// The file holds a device's times of every tile for eleven layers of models (bench/tile_sweep.py). Suggestions for
+/// that device take at most `most_lost` longer than the fastest tile.
 void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
                         double most_lost) {
   std::ifstream file(CUBIT_RESULTS "/" + file_name);
@@ -91,7 +93,7 @@ TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
 }
 
-// A device with as many multiprocessors, whose memory is a third slower.
+// An H100 has as many multiprocessors as an H200, and a memory that is a third slower.
 TEST(SuggestedTiles, LoseLittleOnASlowerMemory) {
   runtime::DeviceFacts h100 = h200();
   h100.memory_bytes_per_second = 3352320000000;
@@ -104,28 +106,28 @@ TEST(SuggestedTiles, TakeAnUnknownMemoryForAnH200s) {
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
 }
 
-// Split-K was not timed on a slower memory, so that the number of splits must not depend on the memory.
-TEST(SuggestedTiles, SplitsOfKDoNotDependOnTheMemory) {
-  const auto plan = w4a16_gemm::make_plan(w4a16_gemm::parse("w4a16_gemm:tile_m=8,tile_n=64"), *h200().architecture);
+// Nobody has timed which split-K factors are fastest with a slower memory.
+TEST(SuggestedTiles, SplitKFactorsDoNotDependOnTheMemory) {
+  const auto block = w4a16_gemm::plan_block(w4a16_gemm::parse("w4a16_gemm:tile_m=8,tile_n=64"), *h200().architecture);
   for (const int n : {1024, 2048, 3584, 5120}) {
     cubit_w4a16_gemm_arguments sizes{};
     sizes.m = 1;
     sizes.n = n;
     sizes.k = 13824;
-    const int splits = w4a16_gemm::choose_split(plan, sizes, h200()).splits;
+    const int splits = w4a16_gemm::choose_schedule(block, sizes, h200()).splits;
     for (const std::int64_t rate : {std::int64_t{0}, std::int64_t{1000000000000}}) {
       runtime::DeviceFacts device = h200();
       device.memory_bytes_per_second = rate;
-      EXPECT_EQ(w4a16_gemm::choose_split(plan, sizes, device).splits, splits) << n << " columns at " << rate;
+      EXPECT_EQ(w4a16_gemm::choose_schedule(block, sizes, device).splits, splits) << n << " columns at " << rate;
     }
   }
 }
 
-/// Compares the performance model with the benchmark's results. The model is nowhere far off, and it is close where it
-/// was fitted: fp16 in groups of 128 without batch invariance.
+/// The performance model's times are compared with the benchmark's times. No time may be far off, and times must be
+/// near where the model was fitted: fp16 in groups of 128 without batch invariance.
 TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
-  // The model misses one cell by 15.5%: 4 tiles of 1024 columns that all blocks share. The model was fitted to graphs
-  // of 8 launches, whose times include the start of a graph (docs/benchmarks.md).
+  // One cell is off by 15.5%: 4 tiles of 1024 columns in a stream-K launch. The model was fitted to graphs of 8
+  // launches, whose start is part of the times (docs/benchmarks.md).
   constexpr double kMostMissed = 0.16;
   constexpr double kUsuallyMissed = 0.08;
   std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");
@@ -153,7 +155,7 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
   EXPECT_GE(near, fitted - 2) << far;
 }
 
-TEST(SuggestedTiles, SplitsOfKAreTimedToo) {
+TEST(SuggestedTiles, SplitKFactorsAreModelledToo) {
   struct Measured {
     const char* text;
     int m, n, k, splits;
@@ -177,7 +179,7 @@ TEST(SuggestedTiles, SplitsOfKAreTimedToo) {
   }
 }
 
-/// Descriptors for which no tiles were timed.
+/// Descriptors for which nobody has timed the tiles.
 TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
   for (const char* field : {"batch_invariant=true", "activation_order=true", "family=sm75"}) {
     const std::string text = std::string("w4a16_gemm:") + field;
@@ -193,7 +195,7 @@ TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
             "w4a16_gemm:tile_m=64");
 }
 
-TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {
+TEST(SuggestedTiles, LeaveOtherFieldsAloneAndAreLegalEverywhere) {
   for (const char* text : {"w4a16_gemm", "w4a16_gemm:format=awq,alignment=4", "w4a16_gemm:bits=8,element=bf16",
                            "w4a16_gemm:group_size=all,function=silu_gate", "w4a16_gemm:batch_invariant=true",
                            "w4a16_gemm:activation_order=true,residual=true", "w4a16_gemm:family=sm75"}) {
@@ -210,7 +212,7 @@ TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {
           expected.tile_m = chosen.tile_m;
           expected.tile_n = chosen.tile_n;
           EXPECT_EQ(chosen, expected);
-          EXPECT_NO_THROW(w4a16_gemm::make_plan(chosen, *device.architecture)) << chosen.text() << architecture;
+          EXPECT_NO_THROW(w4a16_gemm::plan_block(chosen, *device.architecture)) << chosen.text() << architecture;
           EXPECT_NO_THROW(w4a16_gemm::check_sizes(chosen, m, n, 1024));
           EXPECT_TRUE(!is_of_sm75 || chosen.tile_n == 256);
         }
@@ -219,7 +221,7 @@ TEST(SuggestedTiles, LeaveTheRestAloneAndAreLegalEverywhere) {
   }
 }
 
-TEST(SuggestedTiles, DoNotDependOnThoseThatAreGiven) {
+TEST(SuggestedTiles, DoNotDependOnTheTilesGiven) {
   EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_m=64", 1, 8192, 8192), "w4a16_gemm:tile_m=8,tile_n=64");
   EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_n=224", 64, 8192, 8192), "w4a16_gemm:tile_m=64");
 }
@@ -228,7 +230,7 @@ TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
   const Numbers sizes = {{"m", 1}, {"n", 4096}, {"k", 4096}};
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=32");
   EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 64)), "w4a16_gemm:tile_m=8,tile_n=64");
-  // More tiles than a workspace has counters for split-K.
+  // There are more tiles than counters for split-K.
   EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 1}, {"n", 65536}, {"k", 8192}}, made_up_device("sm_90a", 3000)));
 }
 

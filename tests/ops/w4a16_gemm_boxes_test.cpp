@@ -1,5 +1,5 @@
-// Launches of w4a16_gemm's family sm90: the tensor maps that it copies by, and the activations that it puts in order in
-// the workspace.
+// Tests of launches of w4a16_gemm's family sm90: the tensor maps of its TMA copies, and the activations that its
+// kernels reorder in the workspace.
 #include <cubit/w4a16_gemm.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using Arguments = cubit_w4a16_gemm_arguments;
 
 /// The maps of words, activations and scales.
 std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& arguments) {
-  const Launch launch = w4a16_gemm::encode(plan_of(text), &arguments, address(0x100000), std::size_t{1} << 40, h200());
+  const Launch launch = plan_of(text).encode(arguments, address(0x100000), std::size_t{1} << 40, h200());
   std::vector<runtime::TensorMap> maps;
   std::size_t end = sizeof(W4a16GemmArguments);
   for (const MapParameter& one : launch.maps.all()) {
@@ -49,7 +49,7 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
                                          .strides = {4 * 1032},
                                          .box = {32, 16},
                                          .swizzle = runtime::TensorSwizzle::span128}))
-      << "a strip of columns, the words of a stage's k's: " << maps[0].text();
+      << "one strip of columns, and the words of a stage: " << maps[0].text();
   EXPECT_EQ(maps[1], (runtime::TensorMap{.base = 0x1000,
                                          .element_bytes = 2,
                                          .rank = 2,
@@ -57,7 +57,7 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
                                          .strides = {2 * 704},
                                          .box = {64, 32},
                                          .swizzle = runtime::TensorSwizzle::span128}))
-      << "half a stage's k's, the rows of a tile: " << maps[1].text();
+      << "half of a stage's k's, and the rows of a tile: " << maps[1].text();
   EXPECT_EQ(maps[2], (runtime::TensorMap{.base = 0x4000,
                                          .element_bytes = 2,
                                          .rank = 2,
@@ -65,10 +65,10 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
                                          .strides = {2 * 1032},
                                          .box = {128, 2},
                                          .swizzle = runtime::TensorSwizzle::none}))
-      << "half a block's columns, the groups of a stage: " << maps[2].text();
+      << "half of a block's columns, and the groups of a stage: " << maps[2].text();
 }
 
-TEST(GemmBoxes, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
+TEST(GemmBoxes, NarrowBlocksCopyScalesOfAllNeighbouringColumns) {
   const auto arguments = arguments_of(16, 1024, 640);
   const auto box_of = [&](const char* text, std::size_t map) { return maps_of(text, arguments).at(map).box; };
   EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
@@ -77,9 +77,9 @@ TEST(GemmBoxes, FamilySm90OfFewColumnsHasScalesOfAllThatAreNeighbours) {
   EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
 }
 
-// By n a block's rows are short: one box has them all, swizzled as far as it is wide, and a line of the second-level
-// cache has those of several blocks.
-TEST(GemmBoxes, FamilySm90OfFewColumnsHasWordsByNInOneBox) {
+// By n the rows of a narrow block are short: one box holds them, swizzled within its width, and a line of the L2 cache
+// holds the rows of several blocks.
+TEST(GemmBoxes, NarrowBlocksCopyWordsByNInOneBox) {
   const auto arguments = arguments_of(8, 1024, 640);
   const auto expect_words = [&](const char* text, std::uint32_t words, runtime::TensorSwizzle swizzle) {
     const auto map = maps_of(text, arguments).at(0);
@@ -105,7 +105,7 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByN) {
                                          .strides = {512 / 2},
                                          .box = {16, 128},
                                          .swizzle = runtime::TensorSwizzle::span64}))
-      << "half a block's columns, a stage's k's: " << maps[0].text();
+      << "half of a block's columns, and the k's of a stage: " << maps[0].text();
   EXPECT_EQ(maps[1].box[1], 64u);
   EXPECT_EQ(maps[2].box[1], 1u);
 }
@@ -116,7 +116,7 @@ TEST(GemmBoxes, MapsOfOneRowAndOfOneGroup) {
   const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=all", arguments);
   ASSERT_EQ(maps.size(), 3u);
   EXPECT_EQ(maps[1].sizes[1], 1u);
-  EXPECT_EQ(maps[1].strides[0], 2u * 328) << "of one row a map still wants a stride";
+  EXPECT_EQ(maps[1].strides[0], 2u * 328) << "a map of one row still needs a stride";
   EXPECT_EQ(maps[2].sizes[1], 1u);
 }
 
@@ -126,25 +126,25 @@ TEST(GemmBoxes, FamilySm80HasNoMapsAndTakesRowsThatAreAllTheSame) {
   EXPECT_TRUE(maps_of("w4a16_gemm:tile_m=32,family=sm80", arguments).empty());
 }
 
-// Family sm90 puts activations of many rows in order in the workspace, behind the parts of k: a slice of chunks of 64
-// k's for each block that there is room for at once. Awq's words need no order.
-TEST(GemmBoxes, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
+// Family sm90 reorders the activations of many rows in the workspace, behind the partial sums. Each block that is
+// resident at the same time has one slice of chunks of 64 k's. Words of AWQ need no reordering.
+TEST(GemmBoxes, ActivationsOfManyRowsAreReorderedInTheWorkspace) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
   auto arguments = arguments_of(130, 1040, 1032);
   arguments.activation_stride = 1096;
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 4;
-  constexpr std::size_t kParts = sizeof(float) * 3 * 5 * 4 * 256 * 64;
+  constexpr std::size_t kPartialSums = sizeof(float) * 3 * 5 * 4 * 256 * 64;
   constexpr std::size_t kRowBytes = 17 * 128;
-  const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, h200());
-  EXPECT_EQ(bytes, kWorkspaceCounterBytes + kParts + (130 * kRowBytes + 255) / 256 * 256);
+  const std::size_t bytes = plan.workspace_bytes(arguments, h200());
+  EXPECT_EQ(bytes, kWorkspaceCounterBytes + kPartialSums + (130 * kRowBytes + 255) / 256 * 256);
   auto* const base = static_cast<char*>(address(0x100000));
-  const Launch launch = w4a16_gemm::encode(plan, &arguments, base, bytes, h200());
+  const Launch launch = plan.encode(arguments, base, bytes, h200());
   W4a16GemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
-  EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kParts);
+  EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kPartialSums);
   EXPECT_EQ(parameters.reordered_stride, static_cast<std::int64_t>(kRowBytes));
-  EXPECT_EQ(parameters.slices, 51) << "chunks of 17 times 64 k's and 3 times 64 rows are fewer than blocks";
+  EXPECT_EQ(parameters.slices, 51) << "17 chunks along k times 3 row tiles are fewer than blocks";
   EXPECT_EQ(parameters.slice_chunks, 1);
   EXPECT_EQ(parameters.larger_slices, 0);
   EXPECT_LE(reinterpret_cast<char*>(parameters.slice_states + parameters.slices + 2), base + kWorkspaceCounterBytes);
@@ -156,16 +156,16 @@ TEST(GemmBoxes, ActivationsOfManyRowsArePutInOrderInTheWorkspace) {
   EXPECT_EQ(map.strides[0], kRowBytes);
 }
 
-// At most one for each block that there is room for at once, and for each counter but two.
-TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanBlocksAtOnce) {
+// At most one slice for each block that is resident at the same time, and for each counter but two.
+TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanResidentBlocks) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
   const auto slices_of = [&](int multiprocessors, int n, int k) {
     auto arguments = arguments_of(130, n, k);
     arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
     auto device = h200();
     device.multiprocessors = multiprocessors;
-    const std::size_t bytes = w4a16_gemm::workspace_bytes(plan, &arguments, device);
-    const Launch launch = w4a16_gemm::encode(plan, &arguments, address(0x100000), bytes, device);
+    const std::size_t bytes = plan.workspace_bytes(arguments, device);
+    const Launch launch = plan.encode(arguments, address(0x100000), bytes, device);
     W4a16GemmArguments parameters;
     std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
     EXPECT_EQ(parameters.slices * parameters.slice_chunks + parameters.larger_slices, 3 * k / 64) << "all chunks";
@@ -173,33 +173,33 @@ TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanBlocksAtOnce) {
   };
   EXPECT_EQ(slices_of(132, 1 << 16, 1024), 48) << "chunks";
   EXPECT_EQ(slices_of(132, 1024, 8192), 12) << "blocks";
-  EXPECT_EQ(slices_of(7, 1 << 16, 8192), 7) << "those beyond have not begun";
-  EXPECT_EQ(slices_of(1000, 1 << 20, 1 << 20), 254) << "a counter for each, and two more";
+  EXPECT_EQ(slices_of(7, 1 << 16, 8192), 7) << "further blocks have not begun";
+  EXPECT_EQ(slices_of(1000, 1 << 20, 1 << 20), 254) << "a counter for each slice, and two more";
 }
 
-// The last 256 counters are those of slices.
+// The last 256 counters belong to slices of activations.
 TEST(GemmBoxes, MergesLeaveTheCountersOfSlicesAlone) {
   const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
   const auto split_of = [&](int tiles, int decomposition, int splits) {
     auto arguments = arguments_of(64, 256 * tiles, 1024);
     arguments.decomposition = decomposition;
     arguments.splits = splits;
-    return w4a16_gemm::choose_split(plan, arguments, h200());
+    return plan.schedule(arguments, h200());
   };
   EXPECT_EQ(split_of(480, CUBIT_W4A16_SPLIT_K, 3).splits, 3);
   EXPECT_THROW(split_of(481, CUBIT_W4A16_SPLIT_K, 3), Failure);
-  EXPECT_GT(split_of(480, CUBIT_W4A16_STREAM_K, 0).blocks, 0);
+  EXPECT_GT(split_of(480, CUBIT_W4A16_STREAM_K, 0).stream_k_blocks, 0);
   EXPECT_THROW(split_of(481, CUBIT_W4A16_STREAM_K, 0), Failure);
-  EXPECT_TRUE(split_of(240, CUBIT_W4A16_SPLIT_K, 2).paired);
-  EXPECT_FALSE(split_of(241, CUBIT_W4A16_SPLIT_K, 2).paired) << "pairs have twice as many";
+  EXPECT_TRUE(split_of(240, CUBIT_W4A16_SPLIT_K, 2).clustered);
+  EXPECT_FALSE(split_of(241, CUBIT_W4A16_SPLIT_K, 2).clustered) << "clusters need twice as many counters";
 }
 
 TEST(GemmBoxes, NoActivationsAreReorderedOfNoRowsOrForAwq) {
   auto arguments = arguments_of(130, 1024, 1024);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a"), &arguments, h200()), 0u);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a").workspace_bytes(arguments, h200()), 0u);
   arguments.m = 0;
-  EXPECT_EQ(w4a16_gemm::workspace_bytes(plan_of("w4a16_gemm:tile_m=64", "sm_90a"), &arguments, h200()), 0u);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64", "sm_90a").workspace_bytes(arguments, h200()), 0u);
 }
 
 }  // namespace

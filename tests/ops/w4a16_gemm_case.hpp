@@ -1,5 +1,5 @@
-// A small w4a16_gemm case made of named tensors. Its weights are packed here from the published rules of the formats,
-// without any packing code of cubit.
+// A small case of w4a16_gemm with named tensors. The tensors are packed here by the formats' published rules, without
+// any code of cubit.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "ops/element/element.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
-/// The namespace lies inside cubit::ops because the case uses many names of cubit::ops.
+/// The namespace lies in cubit::ops because the case uses many names of cubit::ops.
 namespace cubit::ops::packed_gemm {
 
 inline constexpr int kK = 64;
@@ -23,7 +23,7 @@ inline constexpr int kM = 3;
 /// Quantised weights as numbers, unpacked.
 struct Plain {
   int q[kK][kN];
-  int zero[kK / kGroup][kN];  ///< 1 … 15, for weights of 8 bits 1 … 255
+  int zero[kK / kGroup][kN];  ///< 1 … 15, and 1 … 255 with 8 bits
   std::uint16_t scale[kK / kGroup][kN];
 
   explicit Plain(std::uint64_t seed, int bits = 4) {
@@ -43,8 +43,8 @@ struct Plain {
   }
 };
 
-/// The published layouts: GPTQ packs 8 input features of one column into a word, AutoAWQ packs 8 columns of one input
-/// feature in a special order.
+/// The published layouts. GPTQ packs 8 k's of one column into a word. AutoAWQ packs 8 columns of one k, in an order of
+/// its own.
 struct Packed {
   std::vector<std::uint32_t> qweight;
   std::vector<std::uint32_t> qzeros;
@@ -78,7 +78,7 @@ struct Packed {
         }
   }
 
-  /// GPTQ with 8 bits packs 4 input features of one column into a word, and the zeros of 4 columns into a word.
+  /// GPTQ with 8 bits packs 4 k's of one column into a word, and the zeros of 4 columns.
   void pack_bytes(const Plain& plain, W4Format format) {
     for (int i = 0; i < kK / 4; ++i)
       for (int n = 0; n < kN; ++n)
@@ -94,7 +94,7 @@ struct Packed {
   }
 };
 
-/// A case with the named tensors that a problem takes.
+/// A case with named tensors.
 struct Case {
   explicit Case(const W4a16Gemm& descriptor)
       : plain(7, descriptor.bits), packed(plain, descriptor), text(descriptor.text()) {

@@ -1,5 +1,5 @@
-// Named inputs of w4a16_gemm: which tensors are accepted, and which are converted to another type. All other tensors
-// are refused with one clear sentence, whose advice would be accepted.
+// Tests of w4a16_gemm's named inputs: accepted inputs are converted to the right type, and refused inputs get one clear
+// sentence whose advice would be accepted.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -88,14 +88,14 @@ TEST(GemmTensors, TakesAnActivationOrderOnlyWhereItIsAskedFor) {
   EXPECT_EQ(refusal_of(plain),
             "g_idx[3] = 1: w4a16_gemm:group_size=32 takes no activation order; ask for activation_order=true, or give "
             "g_idx[k] = k / group_size or none");
-  groups[5] = 2;  // an illegal group, also with an activation order
+  groups[5] = 2;  // here activation_order=true would not help
   for (const Case* one : {&plain, &ordered})
     EXPECT_EQ(refusal_of(*one), "g_idx[5] = 2: there are 2 groups; accepted: 0 to 1");
   ordered.tensors.back().shape = {kK / 2};
   EXPECT_EQ(refusal_of(ordered), "tensor g_idx [32] of type I32: it must be I32 [64]");
 }
 
-/// The symmetric format has no zeros, but some packers store them nevertheless.
+/// The format has no zeros, but some packers store zeros nevertheless.
 TEST(GemmTensors, ZerosOfSymmetricWeightsAreAnotherFormats) {
   Case one({.format = W4Format::symmetric, .group_size = kGroup});
   const std::vector<std::uint32_t> zeros(kK / kGroup * kN / 8, 0x77777777);
@@ -106,7 +106,7 @@ TEST(GemmTensors, ZerosOfSymmetricWeightsAreAnotherFormats) {
       "awq, as its packer did, or leave it out where every zero is the middle");
 }
 
-/// bf16 scales are accepted only if fp16 has the same numbers, so that no weight changes silently.
+/// bf16 scales are accepted if fp16 represents them exactly, so that no weight changes silently.
 TEST(GemmTensors, ScalesOfBf16AreTakenWhereTheyStayWhatTheyAre) {
   Case one({.group_size = kGroup});
   for (auto& row : one.plain.scale)
@@ -135,7 +135,7 @@ TEST(GemmTensors, ScalesAreFinite) {
   Case one({.group_size = kGroup});
   one.plain.scale[1][5] = 0x7c00;
   EXPECT_EQ(refusal_of(one), "scales[1, 5] = inf: no weight of its group would be a number; accepted: finite scales");
-  std::vector<std::uint16_t> scales(kK / kGroup * kN, 0x7fc0);  // NaNs of bf16
+  std::vector<std::uint16_t> scales(kK / kGroup * kN, 0x7fc0);  // NaN in bf16
   one.tensors[1].type = "BF16";
   one.tensors[1].data = scales.data();
   EXPECT_EQ(refusal_of(one), "scales[0, 0] = nan: no weight of its group would be a number; accepted: finite scales");
@@ -165,7 +165,7 @@ TEST(GemmTensors, ABiasOfAnotherTypeIsRounded) {
   EXPECT_EQ(refusal_of(half), "tensor bias [24] of type I16: it must be F16, BF16 or F32 [24]");
 }
 
-/// A descriptor that follows the advice of an error is accepted.
+/// The advice of an error would be accepted.
 TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
   Case earlier({.group_size = kGroup, .family = "sm75"});
   earlier.tensors[2].type = "BF16";
@@ -193,7 +193,7 @@ TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
             "tensor scales [1, 24]: w4a16_gemm:group_size=64 with k = 96 has other groups; ask for group_size=all");
 }
 
-/// Without activation order a group index is redundant, but it must still have a legal group for every k.
+/// Such a group index has no effect, but it must be one: a group for every k.
 TEST(GemmTensors, AGroupIndexWithoutActivationOrderHasAnEntryForEachK) {
   Case one({.group_size = kGroup});
   std::vector<std::int32_t> groups(2 * kK);
@@ -213,7 +213,7 @@ TEST(GemmTensors, AGroupIndexWithoutActivationOrderHasAnEntryForEachK) {
   refused("I64", {kK}, "[64] of type I64");
 }
 
-/// Tensors in files begin at any byte.
+/// Tensors of a file may begin at any byte.
 TEST(GemmTensors, AGroupIndexMayLieAtAnyAddress) {
   Case one({.group_size = kGroup});
   std::vector<char> bytes(4 * kK + 1);

@@ -4,15 +4,42 @@
 
 #include <cubit/w4a16_gemm.h>
 
+#include <memory>
 #include <string_view>
 
+#include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
 
 namespace cubit::tests {
 
-inline ops::w4a16_gemm::Plan plan_of(std::string_view text, const char* architecture = "sm_90a") {
-  return ops::w4a16_gemm::make_plan(ops::w4a16_gemm::parse(text), codegen::find_architecture(architecture));
+/// A descriptor's kernel for an architecture: the part of its plan that all families have, and its specialisation.
+struct PlannedGemm {
+  ops::w4a16_gemm::BlockPlan block;
+  std::shared_ptr<const ops::Specialisation> made;
+
+  const ops::PlanReport& report() const { return made->report(); }
+  const ops::Tile& words() const { return report().tiles.at(0); }
+  const ops::Tile& activations() const { return report().tiles.at(1); }
+
+  std::size_t workspace_bytes(const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) const {
+    return made->workspace_bytes(&arguments, device);
+  }
+  ops::Launch encode(const cubit_w4a16_gemm_arguments& arguments, void* workspace, std::size_t bytes,
+                     const runtime::DeviceFacts& device) const {
+    return made->encode(&arguments, workspace, bytes, device);
+  }
+  ops::w4a16_gemm::Schedule schedule(const cubit_w4a16_gemm_arguments& arguments,
+                                     const runtime::DeviceFacts& device) const {
+    return ops::w4a16_gemm::choose_schedule(block, arguments, device);
+  }
+};
+
+inline PlannedGemm plan_of(std::string_view text, const char* architecture = "sm_90a") {
+  const auto& found = codegen::find_architecture(architecture);
+  return {ops::w4a16_gemm::plan_block(ops::w4a16_gemm::parse(text), found),
+          ops::find_operator(text).specialise(text, found)};
 }
 
 /// For a format that stores zero points.

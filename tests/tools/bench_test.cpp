@@ -64,8 +64,8 @@ TEST(Bench, DecompositionsAreListedSideBySide) {
     } else {
       EXPECT_EQ(why.empty(), i % 4 < 2) << why;
       if (i % 4 < 2) continue;
-      EXPECT_THAT(why,
-                  HasSubstr(i % 4 == 2 ? "even shares of all tiles" : "batch_invariant=true wants sums in one order"));
+      EXPECT_THAT(
+          why, HasSubstr(i % 4 == 2 ? "balanced shares of all tiles" : "batch_invariant=true needs sums in one order"));
     }
   }
   const Result named = program.run({"bench", "w4a16_gemm", "--dry-run", "--only", "N=4096 K=4096 M=16", "--set",
@@ -100,7 +100,7 @@ TEST(Bench, ADecompositionThatIsRuledOutSaysSo) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const auto& entry : result.json()) {
     EXPECT_FALSE(entry.contains("microseconds"));
-    EXPECT_THAT(entry.at("skipped").get<std::string>(), HasSubstr("even shares of all tiles"));
+    EXPECT_THAT(entry.at("skipped").get<std::string>(), HasSubstr("balanced shares of all tiles"));
   }
 }
 

@@ -1,0 +1,51 @@
+// What the launches of all kernel families have in common: checks of the public arguments, the workspace, the grid and
+// the kernel's parameters. A family's encode() is made of these steps.
+#pragma once
+
+#include <cubit/w4a16_gemm.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/operator.hpp"
+#include "ops/w4a16_gemm/plan.hpp"
+#include "ops/w4a16_gemm/schedule.hpp"
+#include "templates/kernels/w4a16_gemm_arguments.h"
+
+namespace cubit::ops::w4a16_gemm {
+
+/// Checked sizes of a launch, and the schedule that was chosen for them.
+struct ScheduledLaunch {
+  const cubit_w4a16_gemm_arguments& arguments;
+  Schedule schedule;
+
+  bool is_empty() const { return arguments.m == 0; }
+};
+
+/// Throws Failure(invalid_argument) for sizes and schedules that the argument struct's documentation rules out.
+ScheduledLaunch schedule_launch(const BlockPlan& block, const void* public_arguments,
+                                const runtime::DeviceFacts& device);
+
+/// A launch of no rows.
+Launch empty_launch();
+
+/// Throws Failure(invalid_argument) for pointers and strides that the argument struct's documentation rules out.
+void check_tensors(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments& arguments);
+
+/// Workspace bytes of the partial sums of split-K slices.
+std::size_t partial_sum_bytes(const BlockPlan& block, const Schedule& schedule);
+/// Workspace bytes of the counters and the partial sums: 0 where no tile is split.
+std::size_t split_workspace_bytes(const BlockPlan& block, const Schedule& schedule);
+
+/// The kernel's parameters, without those that only one family has.
+W4a16GemmArguments kernel_parameters(const ScheduledLaunch& launch, char* workspace);
+
+/// Grid, block, cluster and parameters of a launch.
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, const W4a16GemmArguments& parameters,
+                   const runtime::DeviceFacts& device);
+
+/// Byte offset of the first tensor map in a launch's parameters.
+inline constexpr std::size_t kMapsAt = (sizeof(W4a16GemmArguments) + 63) / 64 * 64;
+inline constexpr int kMostMaps = 4;
+
+}  // namespace cubit::ops::w4a16_gemm

@@ -1,0 +1,69 @@
+// What the plans of all kernel families of w4a16_gemm have in common: the tiles of a thread block and the facts from
+// which the schedule, the performance model and the launch are computed. Each family has a plan struct of its own, with
+// this one as a member.
+#pragma once
+
+#include <cubit/w4a16_gemm.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "codegen/tile_layout.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/model.hpp"
+#include "templates/gemm/w4a16_gemm_lanes.h"
+
+namespace cubit::ops::w4a16_gemm {
+
+/// Rounds a size up, so that the next region of shared memory begins at bank 0.
+constexpr int align_region(int bytes) { return (bytes + 127) / 128 * 128; }
+
+/// Shared-memory layouts of the tensors of one pipeline stage: 128 k's of tile_n columns and of tile_m rows.
+struct StageTiles {
+  codegen::TileLayout words;        ///< words of qweight
+  codegen::TileLayout activations;  ///< tile_m rows of 128 k's
+  codegen::TileLayout scales;       ///< one row per group of a stage; empty if activation_order
+  codegen::TileLayout zeros;        ///< one row per group of a stage; empty if scales are or if no zeros are stored
+
+  int activations_at() const { return align_region(words.size()); }                      ///< byte offset in a stage
+  int scales_at() const { return align_region(activations_at() + activations.size()); }  ///< behind the activations
+  int zeros_at(int scales_at) const { return align_region(scales_at + scales.size()); }  ///< behind the scales
+};
+
+/// A kernel before any size is known. A thread block computes tile_m rows and tile_n columns of the weights.
+struct BlockPlan {
+  W4a16Gemm descriptor;
+  std::string_view family;  ///< the family's name, for error messages: "sm80"
+  int threads = 0;          ///< per block
+  int warps = 4;            ///< consumer warps that divide the block's columns among them
+  /// Groups of such warps that divide the block's k's among them: split-K within the block. Above 1 only if tile_n is
+  /// below 256.
+  int k_partitions = 1;
+  int stages = 0;  ///< pipeline depth: of the block's one ring, or of the ring of each group of warps
+  int blocks_per_sm = 0;
+  int shared_memory = 0;  ///< dynamic, bytes per block
+  /// Workspace counters of one tile whose k several blocks share: one for the warps that add up the same outputs.
+  int counters_per_tile = 4;
+  std::int64_t merge_counters = kWorkspaceCounters;  ///< workspace counters that all tiles together may use
+  bool splits_k = true;                              ///< several blocks can share the k of one tile
+  bool has_clusters = false;  ///< 2-CTA clusters can add up two split-K slices in distributed shared memory
+  StageTiles tiles;
+  Times times;  ///< constants of the performance model
+
+  int block_columns() const;  ///< columns of the output that a block computes
+  int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns
+  std::int64_t resident_blocks(int multiprocessors) const { return std::int64_t{multiprocessors} * blocks_per_sm; }
+};
+
+/// Counters of a tile where each of `warps` consumer warps adds up its own columns. A gated tile needs one counter for
+/// two warps, because a warp adds up gate columns and their up-projection columns together.
+int counters_per_tile(const W4a16Gemm& descriptor, int warps);
+
+/// Accumulated fp32 sums of `k_partitions` groups of warps, each of which has all outputs of the block.
+int partition_sum_bytes(const BlockPlan& block);
+
+/// Throws Failure(internal) if the plan found no pipeline depth that fits the architecture's shared memory.
+void require_stages(const BlockPlan& block, const codegen::Architecture& architecture);
+
+}  // namespace cubit::ops::w4a16_gemm

@@ -1,0 +1,228 @@
+// Choice of a launch's schedule by the performance model of model.cpp, and the rules for schedules that a caller names.
+#include "ops/w4a16_gemm/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/gemm/w4a16_gemm_lanes.h"
+
+namespace cubit::ops::w4a16_gemm {
+namespace {
+
+using Arguments = cubit_w4a16_gemm_arguments;
+
+/// Whether the workspace has enough counters for all tiles to be split.
+bool has_counters(const BlockPlan& block, std::int64_t tiles) {
+  return tiles * block.counters_per_tile <= block.merge_counters;
+}
+
+/// Of a number of blocks per multiprocessor the best split-K factor either fills the multiprocessors, or is smaller
+/// because merging would cost more than the blocks save. Only a handful of candidates is tried, because every launch
+/// asks.
+int choose_splits(const BlockPlan& block, std::int64_t tiles, int stages, const runtime::DeviceFacts& device) {
+  constexpr int kMostWaves = 4;
+  const int most = std::min(stages, kMostSplits);
+  if (!has_counters(block, tiles) || most <= 1) return 1;
+  int best = 1;
+  double best_cost = modelled_stages(block, tiles, stages, 1, device);
+  const auto consider = [&](int splits) {
+    const double cost = modelled_stages(block, tiles, stages, splits, device);
+    if (cost >= best_cost) return;
+    best = splits;
+    best_cost = cost;
+  };
+  consider(std::clamp(static_cast<int>(std::sqrt(2.0 * stages)), 1, most));
+  for (int blocks = 1; blocks <= kMostWaves * block.blocks_per_sm; ++blocks) {
+    const auto fit = static_cast<int>(std::clamp<std::int64_t>(device.multiprocessors * blocks / tiles, 1, most));
+    consider(fit);
+    if (block.has_clusters && fit > 2) consider(fit / 2 * 2);  // clusters add up an even number of slices
+    if (fit == most) break;
+  }
+  return best;
+}
+
+/// Blocks of fewer than 256 columns split k only where tiles leave multiprocessors idle, and where that saves more than
+/// merging costs.
+int choose_splits_of_narrow_blocks(const BlockPlan& block, Schedule schedule, const runtime::DeviceFacts& device) {
+  constexpr int kMostSlices = 16;
+  if (!has_counters(block, schedule.tiles())) return 1;
+  const auto most = std::min<std::int64_t>({device.multiprocessors / schedule.tiles(), schedule.stages, kMostSlices});
+  int best = 1;
+  double best_cost = modelled_microseconds(block, schedule, device);
+  for (schedule.splits = 2; schedule.splits <= most; ++schedule.splits) {
+    const double cost = modelled_microseconds(block, schedule, device);
+    if (cost >= best_cost) continue;
+    best = schedule.splits;
+    best_cost = cost;
+  }
+  return best;
+}
+
+bool is_split_k(const Arguments& arguments) {
+  return arguments.decomposition == CUBIT_W4A16_SPLIT_K || arguments.decomposition == CUBIT_W4A16_SPLIT_K_ATOMIC;
+}
+
+/// A block of fewer than 256 columns has one tile, and either all of the tile's k or one slice.
+void check_decomposition_of_narrow_blocks(const BlockPlan& block, const Arguments& arguments) {
+  const int most = block.splits_k ? CUBIT_W4A16_SPLIT_K : CUBIT_W4A16_DATA_PARALLEL;
+  if (block.k_partitions == 1 || arguments.decomposition <= most) return;
+  throw Failure(Status::invalid_argument,
+                fmt::format("decomposition = {} of {}", arguments.decomposition, block.descriptor.text()),
+                fmt::format("in family {} a block of {} columns has {}", block.family, block.descriptor.tile_n,
+                            block.splits_k ? "one tile" : "all of k"),
+                fmt::format("accepted: {}, or a descriptor without tile_n", block.splits_k ? "0, 1 or 2" : "0 or 1"));
+}
+
+bool can_stream_k(const BlockPlan& block, const Schedule& schedule) {
+  return has_counters(block, schedule.tiles()) && schedule.tiles() * schedule.stages < std::numeric_limits<int>::max();
+}
+
+/// A cluster needs twice as many counters, and its grid has row tiles as the last dimension.
+bool can_cluster(const BlockPlan& block, const Schedule& schedule) {
+  constexpr std::int64_t kMostRowTiles = 65535;
+  return block.has_clusters && !schedule.atomic && schedule.stream_k_blocks == 0 && schedule.splits % 2 == 0 &&
+         schedule.row_tiles <= kMostRowTiles && has_counters(block, 2 * schedule.tiles());
+}
+
+void set_stream_k(Schedule& schedule, std::int64_t blocks) {
+  const std::int64_t total = schedule.tiles() * schedule.stages;
+  schedule.stream_k_blocks = static_cast<int>(std::min(blocks, total));
+  schedule.splits = std::min(schedule.stream_k_blocks, most_slices(schedule.stages, total / schedule.stream_k_blocks));
+}
+
+/// Takes balanced shares (stream-K) where they save more than they cost.
+void consider_stream_k(const BlockPlan& block, Schedule& schedule, const runtime::DeviceFacts& device) {
+  if (!can_stream_k(block, schedule)) return;
+  double best = modelled_stages(block, schedule.tiles(), schedule.stages, schedule.splits, device);
+  std::int64_t blocks = 0;
+  for (int sharing = 1; sharing <= block.blocks_per_sm; ++sharing) {
+    const int candidate = sharing * device.multiprocessors;
+    if (schedule.tiles() * schedule.stages < candidate) break;
+    const double cost = modelled_stream_k_stages(block, schedule.tiles(), schedule.stages, candidate, device);
+    if (cost >= best) continue;
+    best = cost;
+    blocks = candidate;
+  }
+  if (blocks > 0) set_stream_k(schedule, blocks);
+}
+
+/// The split-K factor of any batch-invariant launch with these columns and k's: the model's choice for few rows on the
+/// device that the model was fitted to.
+int choose_invariant_splits(std::int64_t column_tiles, int stages) {
+  BlockPlan few_rows;
+  few_rows.blocks_per_sm = 3;
+  return choose_splits(few_rows, column_tiles, stages, h200());
+}
+
+/// The slices of k follow from n and k alone, and the sum does not depend on which block adds up the slices. Where
+/// tiles alone fill the device, or the counters do not suffice, one block computes all slices of a tile one after
+/// another.
+void choose_invariant(const BlockPlan& block, const Arguments& arguments, Schedule& schedule,
+                      const runtime::DeviceFacts& device) {
+  schedule.splits = arguments.splits > 0 ? std::min(arguments.splits, schedule.stages)
+                                         : choose_invariant_splits(schedule.column_tiles, schedule.stages);
+  const std::int64_t resident = block.resident_blocks(device.multiprocessors);
+  if (schedule.splits == 1 || (schedule.tiles() < resident && has_counters(block, schedule.tiles()))) return;
+  schedule.fixed_order_blocks = static_cast<int>(std::min(schedule.tiles(), resident));
+}
+
+void require_stream_k(const BlockPlan& block, const Schedule& schedule) {
+  if (can_stream_k(block, schedule)) return;
+  throw Failure(
+      Status::invalid_argument,
+      fmt::format("decomposition = 3 of {} tiles of rows and columns, {} stages of k each", schedule.tiles(),
+                  schedule.stages),
+      fmt::format("a tile needs {} of the workspace's {} counters for merges, and all stages are counted in 31 bits",
+                  block.counters_per_tile, block.merge_counters),
+      fmt::format("accepted: at most {} tiles of together below 2^31 stages, or another decomposition",
+                  block.merge_counters / block.counters_per_tile));
+}
+
+void require_split_counters(const BlockPlan& block, const Schedule& schedule) {
+  if (schedule.splits == 1 || has_counters(block, schedule.tiles())) return;
+  throw Failure(
+      Status::invalid_argument,
+      fmt::format("splits = {} of {} tiles of rows and columns", schedule.splits, schedule.tiles()),
+      fmt::format("a tile of more than one split needs {} of the workspace's {} counters for merges",
+                  block.counters_per_tile, block.merge_counters),
+      fmt::format("accepted: splits = 0 or 1, or at most {} tiles", block.merge_counters / block.counters_per_tile));
+}
+
+void check_arguments(const BlockPlan& block, const Arguments& arguments) {
+  require_argument(arguments.splits >= 0 && arguments.splits <= kMostSplits, "splits", "it must be from 0 to 256",
+                   arguments.splits);
+  require_argument(arguments.splits == 0 || is_split_k(arguments), "splits",
+                   "it goes with decompositions 2 and 4 (split-K) only", arguments.splits);
+  check_decomposition_of_narrow_blocks(block, arguments);
+  check_decomposition(block.descriptor, arguments.decomposition);
+}
+
+/// One slice per tile.
+Schedule data_parallel(const BlockPlan& block, const Arguments& arguments) {
+  const W4a16Gemm& descriptor = block.descriptor;
+  Schedule schedule;
+  const int columns = output_columns(descriptor, arguments.n);
+  schedule.row_tiles = (std::int64_t{arguments.m} + descriptor.tile_m - 1) / descriptor.tile_m;
+  schedule.column_tiles = (columns + block.block_columns() - 1) / block.block_columns();
+  schedule.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
+  return schedule;
+}
+
+void choose_split_k(const BlockPlan& block, const Arguments& arguments, Schedule& schedule,
+                    const runtime::DeviceFacts& device) {
+  const bool is_narrow = block.k_partitions > 1;
+  schedule.splits = arguments.splits > 0 ? std::min(arguments.splits, schedule.stages)
+                    : is_narrow          ? choose_splits_of_narrow_blocks(block, schedule, device)
+                                         : choose_splits(block, schedule.tiles(), schedule.stages, device);
+  require_split_counters(block, schedule);
+  if (is_narrow) return;
+  if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) consider_stream_k(block, schedule, device);
+  schedule.atomic = arguments.decomposition == CUBIT_W4A16_SPLIT_K_ATOMIC && schedule.splits > 1;
+  schedule.clustered = can_cluster(block, schedule);
+}
+
+}  // namespace
+
+void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
+  require_argument(decomposition >= CUBIT_W4A16_AUTOMATIC && decomposition <= CUBIT_W4A16_SPLIT_K_ATOMIC,
+                   "decomposition",
+                   "it must be 0 (automatic), 1 (data-parallel), 2 (split-K), 3 (stream-K) or 4 (split-K by atomics)",
+                   decomposition);
+  const auto refuse = [&](const char* why, const char* accepted) {
+    throw Failure(Status::invalid_argument, fmt::format("decomposition = {} of {}", decomposition, descriptor.text()),
+                  why, accepted);
+  };
+  if (decomposition == CUBIT_W4A16_STREAM_K && descriptor.batch_invariant)
+    refuse("balanced shares of all tiles, and with them the order of k, depend on the number of rows",
+           "accepted: 0, 1 or 2, or a descriptor without batch_invariant");
+  if (decomposition != CUBIT_W4A16_SPLIT_K_ATOMIC || descriptor.atomic_splits) return;
+  if (descriptor.batch_invariant)
+    refuse("sums that atomics add have no order of k, and batch_invariant=true needs one order",
+           "accepted: 0, 1 or 2, or a descriptor with atomic_splits=true and without batch_invariant");
+  refuse("the descriptor's kernel adds split-K slices in order only, with the same bits at every launch",
+         "accepted: 0 to 3, or a descriptor with atomic_splits=true and tile_n=256");
+}
+
+Schedule choose_schedule(const BlockPlan& block, const Arguments& arguments, const runtime::DeviceFacts& device) {
+  check_arguments(block, arguments);
+  Schedule schedule = data_parallel(block, arguments);
+  const bool is_data_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || !block.splits_k;
+  if (schedule.row_tiles == 0 || is_data_parallel) return schedule;
+  if (block.descriptor.batch_invariant) {
+    choose_invariant(block, arguments, schedule, device);
+  } else if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
+    require_stream_k(block, schedule);
+    set_stream_k(schedule, block.resident_blocks(device.multiprocessors));
+  } else {
+    choose_split_k(block, arguments, schedule, device);
+  }
+  return schedule;
+}
+
+}  // namespace cubit::ops::w4a16_gemm

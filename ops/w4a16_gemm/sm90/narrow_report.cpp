@@ -1,0 +1,64 @@
+// What `explain` says about the narrow kernel.
+#include <fmt/format.h>
+
+#include "ops/w4a16_gemm/report.hpp"
+#include "ops/w4a16_gemm/sm90/report.hpp"
+#include "ops/w4a16_gemm/sm90/sm90.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm::sm90 {
+namespace {
+
+Decision warp_decision(const NarrowPlan& plan) {
+  const int consumers = plan.block.k_partitions;
+  return {
+      "warps", fmt::format("{} consumer warps, {} producer warps", consumers, plan.producers.warps),
+      fmt::format("each consumer warp has all rows and columns of the block, so that activations are loaded once for "
+                  "all columns, and every {}th stage; all stages are in one ring",
+                  consumers)};
+}
+
+Decision stages_decision(const NarrowPlan& plan) {
+  return {"stages", std::to_string(plan.block.stages),
+          fmt::format("of {} bytes, equally many for each producer warp: more stages than the memory's latency needs "
+                      "keep the room from other blocks",
+                      plan.stage_bytes() + plan.scale_bytes())};
+}
+
+void add_memory_map(PlanReport& report, const NarrowPlan& plan) {
+  const BlockPlan& block = plan.block;
+  const int stages = block.stages;
+  for (int i = 0; i < stages; ++i) add_stage_regions(report, block, i, i * plan.stage_bytes());
+  for (int i = 0; i < stages; ++i)
+    add_scale_regions(report, block, fmt::format("stage {}: ", i), plan.scales_at(stages) + i * plan.scale_bytes());
+  add_region(report, "barriers", plan.barriers_at(stages), plan.barrier_bytes(stages));
+  add_rest(report, block, "partial sums of the consumer warps", plan.sums_at(stages));
+}
+
+}  // namespace
+
+void write_report(NarrowPlan& plan, const codegen::Architecture& architecture) {
+  PlanReport& report = plan.report;
+  const BlockPlan& block = plan.block;
+  const W4a16Gemm& descriptor = block.descriptor;
+  add_tiles(report, block,
+            {word_accesses(block), activation_accesses(plan), scale_accesses(block), zero_accesses(block)});
+  add_memory_map(report, plan);
+  auto layouts = layout_decisions(block.tiles, why_box_layouts(block.tiles));
+  report.decisions = {mma_sync_tile_decision(block),
+                      tile_m_decision(descriptor),
+                      operand_decision(descriptor),
+                      zero_decision(descriptor),
+                      word_order_decision(descriptor),
+                      warp_decision(plan),
+                      copy_decision(),
+                      layouts[0],
+                      layouts[1],
+                      stages_decision(plan),
+                      block_decision(block),
+                      decomposition_decision(block),
+                      merge_decision(block, 1)};
+  add_fragments(report, mma_sync_fragments(descriptor, architecture));
+}
+
+}  // namespace cubit::ops::w4a16_gemm::sm90

@@ -1,0 +1,45 @@
+// The plan header's constants and roles that the templates of all kernel families have in common.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
+#include "codegen/plan_header.hpp"
+#include "ops/w4a16_gemm/plan.hpp"
+
+namespace cubit::ops::w4a16_gemm {
+
+/// A role of a template: a header of templates/ and the type in it that plays the role.
+struct Role {
+  std::string_view header;
+  std::string type;
+};
+
+/// Byte offsets and sizes in a pipeline stage.
+struct StageOffsets {
+  int scales_at = 0;
+  int zeros_at = 0;
+  int stage_bytes = 0;
+};
+
+/// How blocks find their work and add up split-K slices: in order, by atomics, or in a fixed order.
+Role split_k_role(const W4a16Gemm& descriptor);
+
+/// Begins a plan header with the tile, the pipeline, the layouts of a stage and the epilogue. `merged_tiles`: tiles of
+/// 8 rows and 32 columns whose partial sums are loaded together when split-K slices are merged.
+codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architecture& architecture,
+                                 const StageOffsets& offsets, int merged_tiles);
+
+/// Adds the role that reads the weight format's words, a template. `more_arguments` follow its usual arguments.
+void add_format(codegen::PlanHeader& header, const Role& format, std::string_view more_arguments = "");
+
+/// Adds the role that divides work among blocks and adds up split-K slices.
+void add_split_k(codegen::PlanHeader& header, const Role& role);
+
+/// Template, plan header and launch facts.
+codegen::KernelSource assemble_source(const BlockPlan& block, std::string_view template_name,
+                                      const codegen::PlanHeader& header, const codegen::Architecture& architecture);
+
+}  // namespace cubit::ops::w4a16_gemm
