@@ -20,6 +20,7 @@
 #include "tests/support/cache_descriptors.hpp"
 #include "tests/support/compiled.hpp"
 #include "tests/support/launches.hpp"
+#include "tests/support/one_pass_launches.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
@@ -257,8 +258,8 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   arguments.rotary_dim = 64;
   arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
   arguments.rotary_stride = 32;
-  const Launch launch = kv_append::encode(kv_append::parse("kv_append:kv=int4_rows,groups=4,rotary=half_split"),
-                                          &arguments, small_device());
+  const Launch launch =
+      tests::encode(kv_append::parse("kv_append:kv=int4_rows,groups=4,rotary=half_split"), &arguments, small_device());
   KvAppendArguments parameters;
   ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
@@ -274,15 +275,14 @@ TEST(KvRowsLaunch, HasALaneGroupForEveryRow) {
   auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 256);
   for (std::int64_t* strides : {gather.key_strides, gather.value_strides})
     for (int i = 0; i < 3; ++i) strides[i] *= 2;
-  const Launch wide = kv_gather::encode(kv_gather::parse("kv_gather:head_dim=256"), &gather);
+  const Launch wide = tests::encode(kv_gather::parse("kv_gather:head_dim=256"), &gather);
   EXPECT_EQ(wide.shape.grid[0], (3u * 7 * 5 + 3) / 4) << "4 rows of 32 lanes in a block";
 }
 
 KvAppendArguments append_parameters(int tokens, int kv_heads, const runtime::DeviceFacts& device) {
   auto arguments = dense_arguments<cubit_kv_append_arguments>(1, tokens, kv_heads, 128);
   arguments.scales.key = arguments.scales.value = address(0x7000);
-  const Launch launch =
-      kv_append::encode(kv_append::parse("kv_append:kv=int8_split,scales=tensor"), &arguments, device);
+  const Launch launch = tests::encode(kv_append::parse("kv_append:kv=int8_split,scales=tensor"), &arguments, device);
   KvAppendArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(launch.shape.grid[0], (parameters.rows + 7) / 8);
@@ -313,7 +313,7 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
   const auto refused = [&](const char* text, const std::string& sentence) {
     try {
-      kv_append::encode(kv_append::parse(text), &arguments, small_device());
+      tests::encode(kv_append::parse(text), &arguments, small_device());
       ADD_FAILURE() << "accepted: " << sentence;
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.what(), sentence);
@@ -330,7 +330,7 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
   refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
   arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
   arguments.cache.page_table_stride = 5;
-  const Launch launch = kv_append::encode(kv_append::parse("kv_append:cache=paged"), &arguments, small_device());
+  const Launch launch = tests::encode(kv_append::parse("kv_append:cache=paged"), &arguments, small_device());
   KvAppendArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.cache.page_size.divisor, 24u);
@@ -344,8 +344,7 @@ TEST(KvRowsLaunch, TakesAnglesAndPagesOnlyWhereTheDescriptorDoes) {
   const auto refused = [](void (*change)(cubit_kv_append_arguments&), const std::string& sentence) {
     auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
     change(arguments);
-    tests::expect_refused([&] { kv_append::encode(kv_append::parse("kv_append"), &arguments, small_device()); },
-                          sentence);
+    tests::expect_refused([&] { tests::encode(kv_append::parse("kv_append"), &arguments, small_device()); }, sentence);
   };
   using Given = cubit_kv_append_arguments;
   const std::string rotary =
@@ -362,7 +361,7 @@ TEST(KvRowsLaunch, TakesAnglesAndPagesOnlyWhereTheDescriptorDoes) {
           "cache.pages = 3: it must be 0, for the descriptor has cache=contiguous");
   auto gather = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128);
   gather.cache.page_table = address<std::int32_t>(0x6000);
-  tests::expect_refused([&] { kv_gather::encode(kv_gather::parse("kv_gather"), &gather); }, table);
+  tests::expect_refused([&] { tests::encode(kv_gather::parse("kv_gather"), &gather); }, table);
 }
 
 /// One scale per KV head for all tokens: launches that read scales accept it, launches that write scales refuse it.
@@ -373,17 +372,17 @@ TEST(KvRowsLaunch, WhatWritesScalesHasOneForEachToken) {
     return arguments;
   };
   const auto gather = with_scales_per_head(dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128));
-  EXPECT_FALSE(kv_gather::encode(kv_gather::parse("kv_gather:kv=int8_split"), &gather).empty);
+  EXPECT_FALSE(tests::encode(kv_gather::parse("kv_gather:kv=int8_split"), &gather).empty);
   auto append = with_scales_per_head(dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128));
   const KvAppend descriptor = kv_append::parse("kv_append:kv=int8_split");
   append.scales.key_strides[0] = append.scales.value_strides[0] = 500;
   append.scales.key_strides[1] = 5;
   tests::expect_refused(
-      [&] { kv_append::encode(descriptor, &append, small_device()); },
+      [&] { tests::encode(descriptor, &append, small_device()); },
       "scales.value_strides[1] = 0: it must not be 0 where scales are written, for each row writes its own scale "
       "(scales=tensor has one scale for all rows, which is only read)");
   append.scales.value_strides[1] = 5;
-  EXPECT_FALSE(kv_append::encode(descriptor, &append, small_device()).empty);
+  EXPECT_FALSE(tests::encode(descriptor, &append, small_device()).empty);
 }
 
 std::string overwriting(const std::string& given, int within) {
@@ -406,7 +405,7 @@ TEST(KvRowsLaunch, RefusesStridesWithWhichRowsOverwriteOneAnother) {
         strides[2] = 2;
       }
     }
-    const auto encode = [&] { kv_append::encode(kv_append::parse(text), &arguments, small_device()); };
+    const auto encode = [&] { tests::encode(kv_append::parse(text), &arguments, small_device()); };
     EXPECT_EQ(tests::refusal_of(encode), "accepted");
     change(arguments);
     tests::expect_refused(encode, sentence);
@@ -428,7 +427,7 @@ TEST(KvRowsLaunch, RefusesStridesWithWhichRowsOverwriteOneAnother) {
   const auto gather_refused = [](const std::string& sentence, void (*change)(cubit_kv_gather_arguments&)) {
     auto arguments = dense_arguments<cubit_kv_gather_arguments>(3, 7, 5, 128);
     change(arguments);
-    tests::expect_refused([&] { kv_gather::encode(kv_gather::parse("kv_gather"), &arguments); }, sentence);
+    tests::expect_refused([&] { tests::encode(kv_gather::parse("kv_gather"), &arguments); }, sentence);
   };
   gather_refused(overwriting("key_strides[1] = 0", 128), [](auto& a) { a.key_strides[1] = 0; });
   gather_refused(overwriting("value_strides[0] = 4472", 4480), [](auto& a) { a.value_strides[0] = 4472; });
@@ -438,7 +437,7 @@ TEST(KvRowsLaunch, TakesStridesOfAnyOrderAndSignThatKeepRowsApart) {
   const auto encode = [](const char* text, void (*change)(cubit_kv_append_arguments&)) {
     auto arguments = dense_arguments<cubit_kv_append_arguments>(3, 7, 5, 128);
     change(arguments);
-    return tests::refusal_of([&] { kv_append::encode(kv_append::parse(text), &arguments, small_device()); });
+    return tests::refusal_of([&] { tests::encode(kv_append::parse(text), &arguments, small_device()); });
   };
   const auto heads_outside = [](cubit_kv_append_arguments& a) {
     for (std::int64_t* strides : {a.cache.key_strides, a.cache.value_strides}) {
@@ -483,13 +482,13 @@ TEST(KvRowsLaunch, OfNothingIsEmptyWhateverThePointers) {
     append.cache.kv_heads = 1;
     append.batch = no_batch ? 0 : 4;
     append.tokens = no_batch ? 4 : 0;
-    EXPECT_TRUE(kv_append::encode(kv_append::parse("kv_append"), &append, small_device()).empty);
+    EXPECT_TRUE(tests::encode(kv_append::parse("kv_append"), &append, small_device()).empty);
     cubit_kv_gather_arguments gather{};
     gather.size = sizeof gather;
     gather.cache.kv_heads = 1;
     gather.batch = no_batch ? 0 : 4;
     gather.tokens = no_batch ? 4 : 0;
-    EXPECT_TRUE(kv_gather::encode(kv_gather::parse("kv_gather"), &gather).empty);
+    EXPECT_TRUE(tests::encode(kv_gather::parse("kv_gather"), &gather).empty);
   }
 }
 
@@ -508,10 +507,10 @@ TEST_P(RefusedKvLaunch, NamesTheRule) {
   arguments.cosines = arguments.sines = static_cast<const float*>(address(0x5000));
   arguments.rotary_stride = 32;
   const KvAppend descriptor = kv_append::parse("kv_append:rotary=interleaved");
-  EXPECT_FALSE(kv_append::encode(descriptor, &arguments, small_device()).empty);
+  EXPECT_FALSE(tests::encode(descriptor, &arguments, small_device()).empty);
   GetParam().change(arguments);
   try {
-    kv_append::encode(descriptor, &arguments, small_device());
+    tests::encode(descriptor, &arguments, small_device());
     FAIL() << "accepted: " << GetParam().sentence;
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.status(), Status::invalid_argument);

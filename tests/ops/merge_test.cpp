@@ -13,6 +13,7 @@
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"
+#include "tests/support/one_pass_launches.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
@@ -75,12 +76,12 @@ MergeArguments parameters_of(const Launch& launch) { return tests::parameters_of
 
 TEST(MergeLaunch, HasAThreadForEvery16BytesOfTheWiderType) {
   const auto arguments = dense_arguments(80);
-  const Launch narrow = merge::encode(merge::parse("merge:head_dim=80,input=fp16"), &arguments);
+  const Launch narrow = tests::encode(merge::parse("merge:head_dim=80,input=fp16"), &arguments);
   EXPECT_EQ(parameters_of(narrow).items, 35u * 10);
   EXPECT_EQ(narrow.shape.grid[0], 3u);
   EXPECT_EQ(parameters_of(narrow).partial_output_strides[0], 2 * 35 * 80) << "in bytes";
   EXPECT_EQ(parameters_of(narrow).partial_lse_strides[1], 4 * 7);
-  const Launch wide = merge::encode(merge::parse("merge:head_dim=80,output=fp32"), &arguments);
+  const Launch wide = tests::encode(merge::parse("merge:head_dim=80,output=fp32"), &arguments);
   EXPECT_EQ(parameters_of(wide).items, 35u * 20);
   EXPECT_EQ(parameters_of(wide).output_strides[0], 4 * 7 * 80);
   EXPECT_EQ(parameters_of(wide).lse_strides[1], 4);
@@ -93,16 +94,16 @@ TEST(MergeLaunch, OfNoRowsIsEmptyWhateverThePointers) {
   arguments.size = sizeof arguments;
   arguments.parts = 2;
   arguments.heads = 1;
-  EXPECT_TRUE(merge::encode({}, &arguments).empty);
+  EXPECT_TRUE(tests::encode(Merge{}, &arguments).empty);
 }
 
 TEST(MergeLaunch, RefusesByName) {
   const auto refused = [](void (*change)(cubit_merge_arguments&), const char* text, const std::string& sentence) {
     const Merge descriptor = merge::parse(text);
     auto arguments = dense_arguments(descriptor.head_dim);
-    EXPECT_FALSE(merge::encode(descriptor, &arguments).empty);
+    EXPECT_FALSE(tests::encode(descriptor, &arguments).empty);
     change(arguments);
-    expect_refused([&] { merge::encode(descriptor, &arguments); }, sentence);
+    expect_refused([&] { tests::encode(descriptor, &arguments); }, sentence);
   };
   using Given = cubit_merge_arguments;
   refused([](Given& a) { a.parts = 0; }, "merge", "parts = 0: it must be from 1 to 2147483644");
@@ -151,15 +152,15 @@ TEST(MergeLaunch, RefusesByName) {
       "merge", overlapping);
   auto in_place = dense_arguments(128);
   take_first_part(in_place);
-  EXPECT_FALSE(merge::encode({}, &in_place).empty);
+  EXPECT_FALSE(tests::encode(Merge{}, &in_place).empty);
   auto without_lse = dense_arguments(128);
   without_lse.lse = nullptr;
   without_lse.lse_strides[0] = without_lse.lse_strides[1] = 0;
-  EXPECT_FALSE(merge::encode({}, &without_lse).empty) << "strides of nothing";
+  EXPECT_FALSE(tests::encode(Merge{}, &without_lse).empty) << "strides of nothing";
   // If one type is float, a thread has 8 bytes of a row of the 16-bit type.
   auto arguments = dense_arguments(128);
   arguments.output = address(0x3008);
-  EXPECT_FALSE(merge::encode(merge::parse("merge:input=fp32"), &arguments).empty);
+  EXPECT_FALSE(tests::encode(merge::parse("merge:input=fp32"), &arguments).empty);
 }
 
 /// A case with 3 parts of 2 rows and 2 heads of 8 channels. The values of the parts are 1, 2 and 4.

@@ -12,6 +12,7 @@
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "tests/support/gqa_launches.hpp"
+#include "tests/support/one_pass_launches.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
@@ -250,7 +251,7 @@ TEST(MixedCaches, AppendRefusesWhatEitherFormatRulesOut) {
   arguments.cache.max_length = 64;
   arguments.cache.key_strides[1] = arguments.cache.value_strides[1] = 128;
   const auto encode = [&](const char* text) {
-    kv_append::encode(kv_append::parse(text), &arguments, tests::made_up_device("sm_80", 1));
+    tests::encode(kv_append::parse(text), &arguments, tests::made_up_device("sm_80", 1));
   };
   EXPECT_NO_THROW(encode("kv_append:value=int4_rows")) << "packed rows begin at multiples of 4";
   const auto refused = [&](const char* text, const char* sentence) {

@@ -29,7 +29,7 @@ struct Layer {
     W4a16Gemm descriptor;
     descriptor.format = format;
     descriptor.group_size = 32;
-    const ops::w4a16_gemm::PackedWeights packed{
+    const check::w4a16_gemm::PackedWeights packed{
         qweight.data(), qzeros.data(), ones.data(), nullptr, static_cast<int>(kSizes.n), static_cast<int>(kSizes.k)};
     return check::w4a16_gemm::weight_at(descriptor, packed, k, n);
   }

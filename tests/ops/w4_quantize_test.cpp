@@ -17,6 +17,7 @@
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"
+#include "tests/support/one_pass_launches.hpp"
 #include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
@@ -77,10 +78,10 @@ cubit_w4_quantize_arguments dense_arguments() {
 
 TEST(QuantiseLaunch, CoversTheWeightsByBlocks) {
   const auto arguments = dense_arguments();
-  const Launch groups = w4_quantize::encode({}, &arguments);
+  const Launch groups = tests::encode(W4Quantize{}, &arguments);
   EXPECT_EQ(groups.shape.grid[0], 3u) << "a block has 128 input features";
   EXPECT_EQ(groups.shape.grid[1], 2u) << "64 n's each";
-  const Launch all = w4_quantize::encode(w4_quantize::parse("w4_quantize:group_size=all"), &arguments);
+  const Launch all = tests::encode(w4_quantize::parse("w4_quantize:group_size=all"), &arguments);
   EXPECT_EQ(all.shape.grid[0], 1u);
   EXPECT_EQ(all.shape.grid[1], 3u) << "32 n's each";
   const auto parameters = tests::parameters_of<W4QuantizeArguments>(groups);
@@ -89,16 +90,16 @@ TEST(QuantiseLaunch, CoversTheWeightsByBlocks) {
   auto nothing = dense_arguments();
   nothing.n = 0;
   nothing.weights = nullptr;
-  EXPECT_TRUE(w4_quantize::encode({}, &nothing).empty);
+  EXPECT_TRUE(tests::encode(W4Quantize{}, &nothing).empty);
 }
 
 TEST(QuantiseLaunch, RefusesByName) {
   const auto refused = [](void (*change)(cubit_w4_quantize_arguments&), const char* text, const std::string& sentence) {
     const W4Quantize descriptor = w4_quantize::parse(text);
     auto arguments = dense_arguments();
-    EXPECT_FALSE(w4_quantize::encode(descriptor, &arguments).empty);
+    EXPECT_FALSE(tests::encode(descriptor, &arguments).empty);
     change(arguments);
-    expect_refused([&] { w4_quantize::encode(descriptor, &arguments); }, sentence);
+    expect_refused([&] { tests::encode(descriptor, &arguments); }, sentence);
   };
   using Given = cubit_w4_quantize_arguments;
   refused([](Given& a) { a.n = 12; }, "w4_quantize", "n = 12: it must be a multiple of 8 from 0 to 2097120");
@@ -118,7 +119,7 @@ TEST(QuantiseLaunch, RefusesByName) {
           "rms_error at 0x5004: the address is not a multiple of 16 bytes; align it");
   auto arguments = dense_arguments();
   arguments.qzeros = nullptr;
-  EXPECT_FALSE(w4_quantize::encode(w4_quantize::parse("w4_quantize:format=symmetric"), &arguments).empty);
+  EXPECT_FALSE(tests::encode(w4_quantize::parse("w4_quantize:format=symmetric"), &arguments).empty);
 }
 
 /// Eight rows of 32 weights. The first row begins with the given weights; all other weights are zeros.
