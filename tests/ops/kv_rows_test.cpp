@@ -319,16 +319,18 @@ TEST(KvRowsLaunch, TakesPagesWhereTheDescriptorDoesAndOnlyThere) {
       EXPECT_EQ(failure.what(), sentence);
     }
   };
+  refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
+  arguments.cache.page_size = 24;
+  refused("kv_append", "cache.page_size = 24: it must be 0, for the descriptor has cache=contiguous");
+  arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
+  arguments.cache.page_size = 0;
   refused("kv_append:cache=paged", "cache.page_size = 0: it must be from 1 to 256");
   arguments.cache.page_size = 257;
   refused("kv_append:cache=paged", "cache.page_size = 257: it must be from 1 to 256");
   arguments.cache.page_size = 24;
-  refused("kv_append", "cache.page_size = 24: it must be 0, for the descriptor has cache=contiguous");
   arguments.cache.pages = -1;
   refused("kv_append:cache=paged", "cache.pages = -1: it must not be negative");
   arguments.cache.pages = 9;
-  refused("kv_append:cache=paged", "cache.page_table = NULL: the tensor is needed");
-  arguments.cache.page_table = static_cast<const std::int32_t*>(address(0x6000));
   arguments.cache.page_table_stride = 5;
   const Launch launch = tests::encode(kv_append::parse("kv_append:cache=paged"), &arguments, small_device());
   KvAppendArguments parameters;
