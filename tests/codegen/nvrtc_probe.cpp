@@ -1,44 +1,36 @@
-// NVRTC by dlopen, its few functions declared by hand so that no CUDA header is needed.
+// NVRTC opened at run time, its few functions declared by hand so that no CUDA header is needed.
 #include "tests/codegen/nvrtc_probe.hpp"
 
-#include <dlfcn.h>
-
-#include <array>
 #include <stdexcept>
+#include <utility>
 
 #include "codegen/kernel_source.hpp"
+#include "tests/support/machine_nvrtc.hpp"
 
 namespace cubit::codegen {
 namespace {
 
 using Program = void*;
 
-void* open_library() {
-  constexpr std::array kCandidates = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                      "/usr/local/cuda/lib64/libnvrtc.so"};
-  for (const char* candidate : kCandidates) {
-    if (void* library = dlopen(candidate, RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 template <class Function>
 Function* NvrtcProbe::symbol(const char* name) const {
-  void* address = dlsym(library_, name);
+  void* address = library_.symbol(name);
   if (address == nullptr) throw std::runtime_error(std::string("NVRTC has no ") + name);
   return reinterpret_cast<Function*>(address);
 }
 
 const NvrtcProbe* NvrtcProbe::instance() {
-  static void* const kLibrary = open_library();
-  if (kLibrary == nullptr) return nullptr;
-  static const NvrtcProbe kProbe(kLibrary);
-  return &kProbe;
+  static const std::optional<NvrtcProbe> kProbe = []() -> std::optional<NvrtcProbe> {
+    auto library = tests::open_nvrtc_library();
+    if (!library) return std::nullopt;
+    return NvrtcProbe(std::move(*library));
+  }();
+  return kProbe ? &*kProbe : nullptr;
 }
 
-NvrtcProbe::NvrtcProbe(void* library) : library_(library) {
+NvrtcProbe::NvrtcProbe(runtime::DynamicLibrary library) : library_(std::move(library)) {
   int major = 0;
   int minor = 0;
   symbol<int(int*, int*)>("nvrtcVersion")(&major, &minor);

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/dynamic_library.hpp"
+
 namespace cubit::codegen {
 
 class NvrtcProbe {
@@ -23,11 +25,11 @@ class NvrtcProbe {
   Result compile(const std::string& text, std::string_view target) const;
 
  private:
-  explicit NvrtcProbe(void* library);
+  explicit NvrtcProbe(runtime::DynamicLibrary library);
   template <class Function>
   Function* symbol(const char* name) const;
 
-  void* library_;
+  runtime::DynamicLibrary library_;
   int version_ = 0;
   std::vector<int> supported_;
 };

@@ -13,11 +13,10 @@
 #include "ops/w4a16_gemm/sm80/sm80.hpp"
 #include "ops/w4a16_gemm/sm90/sm90.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "runtime/compiler/nvrtc.hpp"
-#include "runtime/settings.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
+#include "tests/support/machine_nvrtc.hpp"
 #include "tests/support/register_pool.hpp"
 
 namespace cubit::ops {
@@ -478,13 +477,9 @@ TEST(GemmLanes, StripsOfTheNarrowKernelByNAreTheFirstStripWithBitsFlipped) {
 }
 
 TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
-  std::shared_ptr<const runtime::Compiler> compiler;
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    GTEST_SKIP() << "no compiler: " << failure.what();
-  }
+  std::string why;
+  const auto compiler = tests::machine_nvrtc(why);
+  if (compiler == nullptr) GTEST_SKIP() << "no compiler: " << why;
   // Each family has pairs of its own. The descriptors are compiled for the architectures that have the family, in turn.
   // Family sm75 is compiled for sm_75, and with 64 rows, which leave the fewest registers, for a later architecture
   // too.

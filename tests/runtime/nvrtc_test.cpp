@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "tests/runtime/support.hpp"
+#include "tests/support/machine_nvrtc.hpp"
 
 namespace cubit::runtime {
 namespace {
@@ -28,7 +29,7 @@ class NvrtcTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string why;
-    compiler_ = test::machine_nvrtc(why);
+    compiler_ = tests::machine_nvrtc(why);
     if (!compiler_) GTEST_SKIP() << why;
   }
   std::string error_of(const codegen::KernelSource& source) {

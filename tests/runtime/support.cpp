@@ -181,14 +181,4 @@ std::string own_mounts() {
   return {};
 }
 
-std::shared_ptr<const Compiler> machine_nvrtc(std::string& why) {
-  try {
-    const Settings settings = Settings::from_environment();
-    return load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    why = failure.what();
-    return nullptr;
-  }
-}
-
 }  // namespace cubit::runtime::test

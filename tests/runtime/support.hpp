@@ -95,7 +95,4 @@ inline constexpr std::string_view kNotAllowedHere = "not allowed here: ";
 /// Gives a child a private view of the mounts. Returns kNotAllowedHere + the reason if the system refuses.
 std::string own_mounts();
 
-/// The machine's NVRTC, or nullptr with the reason in `why`.
-std::shared_ptr<const Compiler> machine_nvrtc(std::string& why);
-
 }  // namespace cubit::runtime::test

@@ -3,6 +3,8 @@
 
 #include <cubit/cubit.hpp>
 
+#include "tests/support/missing_nvrtc.hpp"
+
 namespace cubit::tests {
 
 inline EngineOptions without_cache() {
@@ -23,6 +25,7 @@ inline bool can_compile() {
     return true;
   } catch (const Error& error) {
     if (error.code() != CUBIT_COMPILER_UNAVAILABLE) throw;
+    accept_missing_nvrtc(error.what());
     return false;
   }
 }

@@ -12,6 +12,7 @@
 #include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/dynamic_library.hpp"
 #include "templates/embedded.hpp"
+#include "tests/support/machine_nvrtc.hpp"
 
 namespace cubit::runtime::ptx {
 
@@ -82,13 +83,9 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 
 const PtxCompiler* PtxCompiler::instance() {
   static const std::optional<PtxCompiler> kCompiler = []() -> std::optional<PtxCompiler> {
-    for (const std::string& path : nvrtc_candidates({})) {
-      std::string why;
-      if (auto library = DynamicLibrary::open(path, why)) {
-        return PtxCompiler(std::make_shared<const Functions>(std::move(*library)));
-      }
-    }
-    return std::nullopt;
+    auto library = tests::open_nvrtc_library();
+    if (!library) return std::nullopt;
+    return PtxCompiler(std::make_shared<const Functions>(std::move(*library)));
   }();
   return kCompiler ? &*kCompiler : nullptr;
 }
