@@ -2,8 +2,9 @@
 # Everything that building and testing cubit needs and this machine lacks. Safe to run again: with nothing missing it
 # only looks, in well under a second, and says nothing.
 #
-#   scripts/setup.sh        what `make run` and `make test` need
-#   scripts/setup.sh --ci   also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14
+#   scripts/setup.sh --run   what `make run` needs
+#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark and git
+#   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14
 #
 # Packages are installed with apt as root or through a sudo that asks no password; otherwise the one command to run is
 # printed and the script fails. NVRTC is taken from CUBIT_NVRTC, the loader's path or a CUDA toolkit; where there is
@@ -11,12 +12,19 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+want_tests=yes
 want_ci=no
 case "${1-}" in
   '') ;;
+  --run) want_tests=no ;;
   --ci) want_ci=yes ;;
-  *) echo "setup.sh: $1: not an option; the only one is --ci" >&2; exit 2 ;;
+  *) echo "setup.sh: $1: not an option; the options are --run and --ci" >&2; exit 2 ;;
 esac
+
+# Each header with the package that has it.
+run_libraries='fmt/format.h libfmt-dev nlohmann/json.hpp nlohmann-json3-dev CLI/CLI.hpp libcli11-dev sodium.h libsodium-dev'
+test_libraries='gtest/gtest.h libgtest-dev gmock/gmock.h libgmock-dev benchmark/benchmark.h libbenchmark-dev'
+[ "$want_tests" = no ] && libraries=$run_libraries || libraries="$run_libraries $test_libraries"
 
 # Wheels of known versions, so that two machines compile with the same compiler. The major version must not exceed the
 # one that the driver accepts.
@@ -34,7 +42,7 @@ missing=''
 need() { case " $missing " in *" $1 "*) ;; *) missing="$missing $1" ;; esac; }
 
 find_tools() {
-  have git || need git
+  [ "$want_tests" = no ] || have git || need git
   have make || need make
   have ninja || need ninja-build
   have python3 || need python3
@@ -46,10 +54,9 @@ find_tools() {
 # The compiler itself says which headers it cannot find: right for every distribution and every prefix on its path.
 find_libraries() {
   have "$compiler" || { need_all_libraries; return 0; }
-  answer=$(printf '#if !__has_include(<%s>)\nneed %s\n#endif\n' \
-      stdlib.h libc6-dev vector g++ fmt/format.h libfmt-dev nlohmann/json.hpp nlohmann-json3-dev \
-      CLI/CLI.hpp libcli11-dev sodium.h libsodium-dev gtest/gtest.h libgtest-dev gmock/gmock.h libgmock-dev \
-      benchmark/benchmark.h libbenchmark-dev | "$compiler" -E -P -x c++ - |
+  # shellcheck disable=SC2086 # pairs of a header and a package
+  answer=$(printf '#if !__has_include(<%s>)\nneed %s\n#endif\n' stdlib.h libc6-dev vector g++ $libraries |
+      "$compiler" -E -P -x c++ - |
       sed -n 's/^need //p' | tr -d ' ')
   for package in $answer; do need "$package"; done
 }
@@ -66,8 +73,8 @@ find_llvm() {
 }
 
 need_all_libraries() {
-  for package in libfmt-dev nlohmann-json3-dev libcli11-dev libsodium-dev libgtest-dev libgmock-dev libbenchmark-dev; do
-    need "$package"
+  for name in $libraries; do
+    case $name in lib*-dev | *-json3-dev) need "$name" ;; esac
   done
 }
 
