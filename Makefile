@@ -26,12 +26,21 @@ help: ## this list
 setup: ## install what this machine lacks: packages, and NVRTC into .deps/
 	@scripts/setup.sh
 
+# The first `make run` builds the tool, libcubit and the CPU device alone (preset run). Once build/release holds the tool,
+# as it does after `make test`, `make run` keeps that tool up to date instead. A PRESET that the caller names wins.
+RUN_PRESET = $(if $(filter command environment,$(word 1,$(origin PRESET))),$(PRESET),$(if $(wildcard build/release/tools/cubit),release,run))
+
 # Set-up may bring NVRTC's folder, or ccache, after the lines above were read: hence a second make.
-.PHONY: run test build
-run: setup ## build and run the main job on the shipped case
-	@$(MAKE) --no-print-directory run-after-setup
-test: setup ## build and run the tests
-	@$(MAKE) --no-print-directory test-after-setup
+.PHONY: run test test-all test-sample build
+run: ## build and run the main job on the shipped case
+	@scripts/setup.sh --run
+	@$(MAKE) --no-print-directory run-after-setup PRESET=$(RUN_PRESET) TARGETS=cubit_tool
+test: setup ## build everything and run the tests that a contributor runs: minutes
+	@$(MAKE) --no-print-directory test-after-setup TIER=fast
+test-all: setup ## build everything and run every test: half an hour
+	@$(MAKE) --no-print-directory test-after-setup TIER=all
+test-sample: setup ## run the part of the slow tests that SAMPLE, a commit hash (HEAD), chooses
+	@$(MAKE) --no-print-directory test-after-setup TIER=sample
 build: setup ## build everything
 	@$(MAKE) --no-print-directory build-after-setup
 
@@ -51,7 +60,7 @@ run-after-setup: build-after-setup
 
 .PHONY: test-after-setup
 test-after-setup: build-after-setup
-	@scripts/test.sh $(PRESET) -j2
+	@CUBIT_EXPECT_NVRTC=1 scripts/test.sh $(PRESET) $(TIER) $(SAMPLE)
 
 .PHONY: sanitize-gpu
 sanitize-gpu: build ## memcheck and racecheck over the GPU tests; needs a GPU and compute-sanitizer

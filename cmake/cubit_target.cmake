@@ -26,12 +26,33 @@ function(cubit_layer name)
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt PUBLIC ${LAYER_LINKS})
 endfunction()
 
-# Defines one GoogleTest program, whose tests are registered one by one.
+# Defines one GoogleTest program, whose tests are registered one by one. `make test` runs the tests without the labels slow
+# and product. The lists hold GoogleTest patterns:
+#   SLOW       Only `make test-all` and samples run these tests, which carry the label slow.
+#   PRODUCT    These tests compile long lists of kernels, of which CUBIT_TEST_SAMPLE chooses a part (see
+#              tests/support/sample.hpp). The tests carry the label product. `make test` runs glance.<test>, which is the
+#              same test over one kernel in 100.
+#   NO_GLANCE  These tests carry the label product, but `make test` does not glance at them.
 function(cubit_test name)
-  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS;SLOW;PRODUCT;NO_GLANCE" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt ${TEST_LINKS} GTest::gtest_main GTest::gmock)
   # Parameter values would become part of the test names. Some values are bytes of structs that differ from run to run.
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${TEST_LABEL}")
+  set(options NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
+  list(JOIN TEST_SLOW ":" slow)
+  list(JOIN TEST_PRODUCT ":" product)
+  list(JOIN TEST_NO_GLANCE ":" no_glance)
+  gtest_discover_tests(${name} ${options} TEST_FILTER "-${slow}:${product}:${no_glance}" PROPERTIES LABELS "${TEST_LABEL}")
+  if(TEST_SLOW)
+    gtest_discover_tests(${name} ${options} TEST_FILTER "${slow}" TEST_LIST ${name}_SLOW PROPERTIES LABELS slow)
+  endif()
+  if(TEST_PRODUCT OR TEST_NO_GLANCE)
+    gtest_discover_tests(${name} ${options} TEST_FILTER "${product}:${no_glance}" TEST_LIST ${name}_PRODUCT
+                         PROPERTIES LABELS product)
+  endif()
+  if(TEST_PRODUCT)
+    gtest_discover_tests(${name} ${options} TEST_FILTER "${product}" TEST_LIST ${name}_GLANCE TEST_PREFIX glance.
+                         PROPERTIES ENVIRONMENT CUBIT_TEST_SAMPLE=0/100)
+  endif()
 endfunction()

@@ -18,6 +18,7 @@
 #include "tests/support/gemm_launches.hpp"
 #include "tests/support/machine_nvrtc.hpp"
 #include "tests/support/register_pool.hpp"
+#include "tests/support/sample.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -495,6 +496,7 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
       items.emplace_back(one.text(), kArchitectures[next++ % std::size(kArchitectures)]);
     }
   }
+  tests::keep_sample(items, [](const auto& item) { return item.first + " " + item.second; });
   std::vector<std::string> troubles(items.size());
   parallel_for(std::ssize(items), [&](std::int64_t i) {
     const auto& [text, architecture] = items[i];

@@ -5,28 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "ops/operator.hpp"
-#include "runtime/compiler/nvrtc.hpp"
-#include "runtime/settings.hpp"
+#include "tests/support/machine_nvrtc.hpp"
+#include "tests/support/sample.hpp"
 
 namespace cubit::tests {
-
-/// Returns the machine's NVRTC, or nullptr with the reason in `why`.
-inline std::shared_ptr<const runtime::Compiler> find_compiler(std::string& why) {
-  try {
-    const auto settings = runtime::Settings::from_environment();
-    return runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
-  } catch (const Failure& failure) {
-    why = failure.what();
-    return nullptr;
-  }
-}
 
 constexpr const char* kAllArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
@@ -46,12 +34,14 @@ inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts
 
 /// Checks that every kernel compiles with at most `most_registers` registers, or with the exact number that it relies
 /// on. A kernel may spill only if its plan gives a reason, and then at most `most_said` bytes. A kernel whose plan
-/// counts dynamic shared memory must have no static shared memory. Skips the test without a compiler.
-inline void expect_no_spills(const std::vector<KernelFor>& kernels, int most_registers = 255,
+/// counts dynamic shared memory must have no static shared memory. A sampled run compiles its part of `kernels` (see
+/// sample.hpp). Skips the test without a compiler.
+inline void expect_no_spills(std::vector<KernelFor> kernels, int most_registers = 255,
                              int most_said = std::numeric_limits<int>::max()) {
   std::string why;
-  const auto compiler = find_compiler(why);
+  const auto compiler = machine_nvrtc(why);
   if (compiler == nullptr) GTEST_SKIP() << "no compiler: " << why;
+  keep_sample(kernels, [](const KernelFor& kernel) { return kernel.text + " " + kernel.architecture; });
   std::vector<std::string> troubles(kernels.size());
   parallel_for(std::ssize(kernels), [&](std::int64_t i) {
     try {
