@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/long_cache.hpp"
 #include "tests/support/gqa_descriptors.hpp"
 
@@ -49,35 +49,97 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:head_dim=192,heads_per_kv=8,kv=fp8_e4m3,value_dim=128,value=int4_rows,value_groups=4,cache=paged",
 };
 
+bool has_plan(const std::string& text, const std::string& architecture) {
+  try {
+    explain(text, architecture);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != CUBIT_INVALID_ARGUMENT && error.code() != CUBIT_UNSUPPORTED) throw;
+    return false;
+  }
+}
+
+/// Each text for each family that takes it and that the architecture runs; of CUBIT_TEST_FAMILY alone where that is set.
+std::vector<std::string> of_every_family(const std::vector<std::string>& given, const std::string& architecture) {
+  const char* const only = std::getenv("CUBIT_TEST_FAMILY");
+  std::vector<std::string> texts;
+  for (const std::string family : {"sm75", "sm80", "sm90"}) {
+    if (only != nullptr && family != only) continue;
+    for (const std::string& text : given) {
+      const std::string named = text + (text.find(':') == std::string::npos ? ":" : ",") + "family=" + family;
+      if (has_plan(named, architecture)) texts.push_back(named);
+    }
+  }
+  return texts;
+}
+
+std::vector<std::string> texts_of(const std::vector<GqaDecode>& descriptors) {
+  std::vector<std::string> texts;
+  for (const GqaDecode& descriptor : descriptors) texts.push_back(descriptor.text());
+  return texts;
+}
+
+const std::vector<std::string> kPaged = {
+    "gqa_decode:heads_per_kv=8,cache=paged",
+    "gqa_decode:head_dim=64,heads_per_kv=4,cache=paged",
+    "gqa_decode:head_dim=192,heads_per_kv=8,cache=paged",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged",
+    "gqa_decode:head_dim=256,heads_per_kv=8,kv=int4_rows,groups=8,cache=paged",
+    "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged",
+    "gqa_decode:heads_per_kv=8,kv=int8_split,scales=group,groups=4,cache=paged",
+};
+struct LongFormat {
+  const char* text;
+  std::int64_t row_bytes;
+  std::int64_t element;
+};
+constexpr LongFormat kLongFormats[] = {{"gqa_decode:heads_per_kv=2", 256, 2},
+                                       {"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", 80, 1}};
+struct PitchedFormat {
+  const char* text;
+  std::size_t pitch;
+};
+constexpr PitchedFormat kPitchedFormats[] = {{"gqa_decode:heads_per_kv=4,kv=int4_rows", 80},
+                                             {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2", 96},
+                                             {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4", 112},
+                                             {"gqa_decode:heads_per_kv=4", 272},
+                                             {"gqa_decode:head_dim=64,heads_per_kv=16,kv=fp16", 160}};
+const std::vector<std::string> kReplayed = {kInt4, "gqa_decode:heads_per_kv=4,query_tokens=4",
+                                            "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,query_tokens=4,mask=tree"};
+const std::vector<std::string> kReplayedClusters = {kInt4, "gqa_decode:heads_per_kv=8",
+                                                    "gqa_decode:heads_per_kv=8,kv=fp8_e4m3"};
+const char* const kNotPrepared = "gqa_decode:heads_per_kv=6,kv=fp16";
+const std::vector<std::string> kStreamReads = {"stream_read", "stream_read:blocks_per_sm=2",
+                                               "stream_read:blocks_per_sm=8"};
+
+const SuiteKernels kPairKernels("GqaDecodePairsGpu", [](const std::string& architecture) {
+  return of_every_family(texts_of(pairwise_gqa_descriptors(true)), architecture);
+});
+const SuiteKernels kKernels("GqaDecodeGpu", [](const std::string& architecture) {
+  std::vector<std::string> named = texts_of(mixed_gqa_descriptors(true));
+  named.insert(named.end(), kFormats.begin(), kFormats.end());
+  named.insert(named.end(), kPaged.begin(), kPaged.end());
+  std::vector<std::string> texts = kReplayed;
+  texts.insert(texts.end(), kReplayedClusters.begin(), kReplayedClusters.end());
+  texts.emplace_back(kNotPrepared);
+  for (const LongFormat& format : kLongFormats) {
+    for (const char* const cache : {"", ",cache=paged"}) named.push_back(std::string(format.text) + cache);
+  }
+  for (const PitchedFormat& format : kPitchedFormats) texts.emplace_back(format.text);
+  const std::vector<std::string> of_families = of_every_family(named, architecture);
+  texts.insert(texts.end(), of_families.begin(), of_families.end());
+  return texts;
+});
+const SuiteKernels kStreamKernels("StreamReadGpu", [](const std::string&) { return kStreamReads; });
+
 class GqaDecodeGpu : public GpuTest {
  protected:
-  /// Each text for each family that takes it and that the device runs; of CUBIT_TEST_FAMILY alone where that is set.
   std::vector<std::string> of_every_family(const std::vector<std::string>& given) const {
-    const char* const only = std::getenv("CUBIT_TEST_FAMILY");
-    std::vector<std::string> texts;
-    for (const std::string family : {"sm75", "sm80", "sm90"}) {
-      if (only != nullptr && family != only) continue;
-      for (const std::string& text : given) {
-        const std::string named = text + (text.find(':') == std::string::npos ? ":" : ",") + "family=" + family;
-        if (has_plan(named)) texts.push_back(named);
-      }
-    }
-    return texts;
+    return tests::of_every_family(given, architecture());
   }
   void replay_with_changed_lengths(const std::string& text, const Problem::Numbers& sizes,
                                    const std::vector<std::vector<std::int32_t>>& lengths) const;
   static bool is_sm90(const std::string& text) { return text.find("family=sm90") != std::string::npos; }
-
- private:
-  bool has_plan(const std::string& text) const {
-    try {
-      explain(text, architecture());
-      return true;
-    } catch (const Error& error) {
-      if (error.code() != CUBIT_INVALID_ARGUMENT && error.code() != CUBIT_UNSUPPORTED) throw;
-      return false;
-    }
-  }
 };
 
 /// In parts, which processes beside one another can run.
@@ -85,13 +147,10 @@ constexpr std::size_t kPairParts = 12;
 class GqaDecodePairsGpu : public GqaDecodeGpu, public ::testing::WithParamInterface<std::size_t> {};
 
 TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
-  std::vector<std::string> all;
-  for (const GqaDecode& descriptor : pairwise_gqa_descriptors(true)) all.push_back(descriptor.text());
-  all = of_every_family(all);
+  const std::vector<std::string> all = of_every_family(texts_of(pairwise_gqa_descriptors(true)));
   std::vector<std::string> texts;
   for (std::size_t i = GetParam(); i < all.size(); i += kPairParts) texts.push_back(all[i]);
   ASSERT_FALSE(texts.empty());
-  engine().prepare(texts, std::vector<Device>{device()});
   for (const std::string& text : texts) {
     expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
     expect_good(text, {{"batch", 2}, {"context", 1500}, {"kv_heads", 1}});
@@ -113,10 +172,7 @@ TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
 INSTANTIATE_TEST_SUITE_P(Parts, GqaDecodePairsGpu, ::testing::Range(std::size_t{0}, kPairParts));
 
 TEST_F(GqaDecodeGpu, ValuesStoredOtherwiseThanKeys) {
-  std::vector<std::string> texts;
-  for (const GqaDecode& descriptor : mixed_gqa_descriptors(true)) texts.push_back(descriptor.text());
-  texts = of_every_family(texts);
-  engine().prepare(texts, std::vector<Device>{device()});
+  const std::vector<std::string> texts = of_every_family(texts_of(mixed_gqa_descriptors(true)));
   for (const std::string& text : texts) {
     expect_good(text, {{"batch", 3}, {"context", 333}, {"kv_heads", 2}, {"ragged", 1}, {"lse", 1}});
     expect_good(text, {{"batch", 2}, {"context", 1500}, {"splits", 5}});
@@ -125,9 +181,7 @@ TEST_F(GqaDecodeGpu, ValuesStoredOtherwiseThanKeys) {
 }
 
 TEST_F(GqaDecodeGpu, HardData) {
-  const std::vector<std::string> texts = of_every_family(kFormats);
-  engine().prepare(texts, std::vector<Device>{device()});
-  for (const std::string& text : texts) {
+  for (const std::string& text : of_every_family(kFormats)) {
     for (int pattern = 0; pattern < 6; ++pattern) {
       SCOPED_TRACE(pattern);
       worst_ = 0;
@@ -192,13 +246,7 @@ TEST_F(GqaDecodeGpu, AMillionTokensBeyondWhat32BitsCount) {
   } catch (const Error& error) {
     GTEST_SKIP() << "a cache of 8 GiB: " << error.what();
   }
-  struct Format {
-    const char* text;
-    std::int64_t row_bytes;
-    std::int64_t element;
-  };
-  for (const auto& [format, row_bytes, element] : {Format{"gqa_decode:heads_per_kv=2", 256, 2},
-                                                   Format{"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", 80, 1}}) {
+  for (const auto& [format, row_bytes, element] : kLongFormats) {
     const std::size_t token_bytes = 8 * row_bytes;
     const Problem random = Problem::random(format, {{"batch", 3}, {"context", 4 * kBlock}, {"kv_heads", 8}}, 12);
     std::vector<cubit_tensor> inputs = random.inputs();  // query, keys, values
@@ -330,8 +378,7 @@ void GqaDecodeGpu::replay_with_changed_lengths(const std::string& text, const Pr
 }
 
 TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
-  for (const std::string text : {kInt4, "gqa_decode:heads_per_kv=4,query_tokens=4",
-                                 "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,query_tokens=4,mask=tree"}) {
+  for (const std::string& text : kReplayed) {
     replay_with_changed_lengths(text, {{"batch", 4}, {"context", 3000}, {"kv_heads", 2}},
                                 {{3000, 1, 700, 2999}, {0, 3000, 65, 64}, {17, 0, 0, 0}, {2048, 2049, 2047, 1}});
   }
@@ -348,7 +395,7 @@ TEST_F(GqaDecodeGpu, GraphReplaysWhoseBlocksArePairsOrNot) {
   some_are_empty[0] = some_are_empty[63] = 0;
   std::vector<std::int32_t> ragged(kBatch);
   for (std::size_t i = 0; i < kBatch; ++i) ragged[i] = static_cast<std::int32_t>(129 * i + 1);
-  for (const std::string text : {kInt4, "gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=8,kv=fp8_e4m3"}) {
+  for (const std::string& text : kReplayedClusters) {
     replay_with_changed_lengths(
         text, {{"batch", kBatch}, {"context", 8192}},
         {full, one_is_long, full, some_are_empty, std::vector<std::int32_t>(kBatch, 0), ragged, full});
@@ -358,14 +405,7 @@ TEST_F(GqaDecodeGpu, GraphReplaysWhoseBlocksArePairsOrNot) {
 /// Boxes of whole stages and of a few rows, pages that no box fits, both orders of tokens and heads; KV heads that a
 /// block takes alone, together and in part.
 TEST_F(GqaDecodeGpu, PagesOfAllSizes) {
-  const std::vector<std::string> texts =
-      of_every_family({"gqa_decode:heads_per_kv=8,cache=paged", "gqa_decode:head_dim=64,heads_per_kv=4,cache=paged",
-                       "gqa_decode:head_dim=192,heads_per_kv=8,cache=paged",
-                       "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged",
-                       "gqa_decode:head_dim=256,heads_per_kv=8,kv=int4_rows,groups=8,cache=paged",
-                       "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged",
-                       "gqa_decode:heads_per_kv=8,kv=int8_split,scales=group,groups=4,cache=paged"});
-  engine().prepare(texts, std::vector<Device>{device()});
+  const std::vector<std::string> texts = of_every_family(kPaged);
   for (const std::string& text : texts) {
     for (const int page_size : {1, 7, 8, 16, 24, 32, 64, 256}) {
       for (const int hnd : {0, 1}) {
@@ -416,7 +456,7 @@ TEST_F(GqaDecodeGpu, GraphReplaysWithChangedPages) {
 }
 
 TEST_F(GqaDecodeGpu, CaptureWithoutPrepareIsRefusedAndNothingBreaks) {
-  const std::string text = "gqa_decode:heads_per_kv=6,kv=fp16";
+  const std::string text = kNotPrepared;
   const Engine fresh;
   const Kernel decode = fresh.get(text, architecture());
   const Problem problem = Problem::random(text, {{"batch", 2}, {"context", 500}}, 4);
@@ -502,15 +542,7 @@ void check_strided(const std::string& text, std::size_t pitch, const Device& dev
 }
 
 TEST_F(GqaDecodeGpu, StridedAndPaddedCaches) {
-  const struct {
-    const char* text;
-    std::size_t pitch;
-  } cases[] = {{"gqa_decode:heads_per_kv=4,kv=int4_rows", 80},
-               {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2", 96},
-               {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4", 112},
-               {"gqa_decode:heads_per_kv=4", 272},
-               {"gqa_decode:head_dim=64,heads_per_kv=16,kv=fp16", 160}};
-  for (const auto& one : cases) check_strided(one.text, one.pitch, device(), kernel(one.text));
+  for (const PitchedFormat& one : kPitchedFormats) check_strided(one.text, one.pitch, device(), kernel(one.text));
 }
 
 TEST_F(GqaDecodeGpu, NothingToDo) {
@@ -564,7 +596,7 @@ TEST_F(GqaDecodeGpu, BadArgumentsAreRefusedBeforeALaunch) {
 class StreamReadGpu : public GpuTest {};
 
 TEST_F(StreamReadGpu, ReadsEveryWord) {
-  for (const std::string text : {"stream_read", "stream_read:blocks_per_sm=2", "stream_read:blocks_per_sm=8"}) {
+  for (const std::string& text : kStreamReads) {
     for (const double bytes : {16, 32, 4096, 1000000, 12345680, 80000000}) expect_good(text, {{"bytes", bytes}});
   }
 }

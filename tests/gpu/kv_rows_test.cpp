@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/gpu_test.hpp"
 #include "tests/gpu/long_cache.hpp"
 #include "tests/support/cache_descriptors.hpp"
 
@@ -49,6 +49,47 @@ std::string gather_text(std::string text) {
   return text;
 }
 
+const std::vector<std::string> kManyRows = {"",
+                                            ":kv=int4_rows,groups=4",
+                                            ":kv=int4_rows,groups=4,cache=paged",
+                                            ":kv=int8_split",
+                                            ":kv=fp8_e4m3,scales=group,groups=4,cache=paged",
+                                            ":kv=fp8_e4m3,value=int4_rows,value_groups=4",
+                                            ":head_dim=192,value_dim=128"};
+const char* const kReplayedAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
+const std::vector<std::string> kReplayedPages = {"kv_append:kv=int4_rows,groups=4,rotary=half_split,cache=paged",
+                                                 "kv_append:kv=fp8_e4m3,cache=paged",
+                                                 "kv_gather:kv=int4_rows,groups=4,cache=paged"};
+struct LongFormat {
+  const char* fields;
+  std::int64_t row_bytes;
+  std::int64_t element;
+};
+constexpr LongFormat kLongFormats[] = {{"head_dim=128", 256, 2}, {"kv=int4_rows,groups=4", 80, 1}};
+const std::vector<std::string> kStreamCopies = {"stream_copy", "stream_copy:blocks_per_sm=2",
+                                                "stream_copy:blocks_per_sm=8"};
+const std::vector<std::string> kSameBits = {
+    "kv_append:kv=int4_rows,groups=4,rotary=interleaved", "kv_gather:kv=int4_rows",
+    "kv_append:kv=fp8_e4m3,value=int4_rows,value_groups=4", "kv_gather:kv=fp8_e4m3,value=int4_rows,value_groups=4"};
+
+const SuiteKernels kKernels("KvRowsGpu", [](const std::string&) {
+  std::vector<std::string> texts = append_texts();
+  for (const KvAppend& append : mixed_rows_descriptors<KvAppend>()) texts.push_back(append.text());
+  const std::size_t appends = texts.size();
+  for (std::size_t i = 0; i < appends; ++i) texts.push_back(gather_text(texts[i]));
+  for (const char* const name : {"kv_append", "kv_gather"}) {
+    for (const std::string& fields : kManyRows) texts.push_back(name + fields);
+    for (const LongFormat& format : kLongFormats) {
+      for (const char* const cache : {"", ",cache=paged"})
+        texts.push_back(std::string(name) + ":" + format.fields + cache);
+    }
+  }
+  texts.emplace_back(kReplayedAppend);
+  for (const auto* const more : {&kReplayedPages, &kStreamCopies, &kSameBits})
+    texts.insert(texts.end(), more->begin(), more->end());
+  return texts;
+});
+
 class KvRowsGpu : public GpuTest {
  protected:
   /// An append and the gather of the same format: on data of every pattern, ragged, and with positions that jump.
@@ -75,18 +116,16 @@ TEST_F(KvRowsGpu, ValuesStoredOtherwiseThanKeys) {
 }
 
 TEST_F(KvRowsGpu, ManyRows) {
-  for (const char* fields : {"", ":kv=int4_rows,groups=4", ":kv=int4_rows,groups=4,cache=paged", ":kv=int8_split",
-                             ":kv=fp8_e4m3,scales=group,groups=4,cache=paged",
-                             ":kv=fp8_e4m3,value=int4_rows,value_groups=4", ":head_dim=192,value_dim=128"}) {
-    expect_good(std::string("kv_append") + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
-    expect_good(std::string("kv_append") + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
-    expect_good(std::string("kv_gather") + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});
+  for (const std::string& fields : kManyRows) {
+    expect_good("kv_append" + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
+    expect_good("kv_append" + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
+    expect_good("kv_gather" + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});
   }
 }
 
 /// Two appends in a graph's replays, by lengths that change on the device: the caches hold both.
 TEST_F(KvRowsGpu, GraphReplaysWithChangedLengths) {
-  const std::string text = "kv_append:kv=int4_rows,groups=4,rotary=half_split";
+  const std::string text = kReplayedAppend;
   const Kernel append = kernel(text);
   const Problem problem = Problem::random(text, {{"batch", 4}, {"tokens", 3}, {"context", 64}, {"ragged", 1}}, 8);
   std::size_t lengths_index = 0;
@@ -131,8 +170,7 @@ std::size_t index_of(const std::vector<cubit_tensor>& tensors, const std::string
 /// Pages that change on the device, some of them none: each replay does what a launch of its own does to the same
 /// caches.
 TEST_F(KvRowsGpu, GraphReplaysWithChangedPages) {
-  for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=half_split,cache=paged",
-                                 "kv_append:kv=fp8_e4m3,cache=paged", "kv_gather:kv=int4_rows,groups=4,cache=paged"}) {
+  for (const std::string& text : kReplayedPages) {
     SCOPED_TRACE(text);
     const Kernel rows = kernel(text);
     const Problem problem = Problem::random(text, {{"batch", 4}, {"tokens", 33}, {"context", 64}, {"kv_heads", 2}}, 8);
@@ -183,13 +221,7 @@ TEST_F(KvRowsGpu, RowsBeyondWhat32BitsCount) {
   const Uploaded positions(device(), places);
   const Uploaded behind(device(), ends);
   const Uploaded pages(device(), LongCache::pages());
-  struct Format {
-    const char* fields;
-    std::int64_t row_bytes;
-    std::int64_t element;
-  };
-  for (const auto& [fields, row_bytes, element] :
-       {Format{"head_dim=128", 256, 2}, Format{"kv=int4_rows,groups=4", 80, 1}}) {
+  for (const auto& [fields, row_bytes, element] : kLongFormats) {
     const std::string append = std::string("kv_append:") + fields;
     const std::string gather = std::string("kv_gather:") + fields;
     const std::size_t token_bytes = 8 * row_bytes;
@@ -263,15 +295,13 @@ TEST_F(KvRowsGpu, RowsBeyondWhat32BitsCount) {
 }
 
 TEST_F(KvRowsGpu, StreamCopyCopiesEveryByte) {
-  for (const std::string text : {"stream_copy", "stream_copy:blocks_per_sm=2", "stream_copy:blocks_per_sm=8"}) {
+  for (const std::string& text : kStreamCopies) {
     for (const double bytes : {16, 32, 4096, 1000000, 12345680, 80000000}) expect_good(text, {{"bytes", bytes}});
   }
 }
 
 TEST_F(KvRowsGpu, SameInputsSameBits) {
-  for (const std::string text : {"kv_append:kv=int4_rows,groups=4,rotary=interleaved", "kv_gather:kv=int4_rows",
-                                 "kv_append:kv=fp8_e4m3,value=int4_rows,value_groups=4",
-                                 "kv_gather:kv=fp8_e4m3,value=int4_rows,value_groups=4"}) {
+  for (const std::string& text : kSameBits) {
     const Problem problem =
         Problem::random(text, {{"batch", 7}, {"context", 300}, {"tokens", 200}, {"kv_heads", 2}}, 5);
     DeviceCase launched(device(), problem);

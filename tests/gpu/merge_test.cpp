@@ -2,22 +2,31 @@
 // there is none.
 #include <cubit/merge.hpp>
 
-#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/gpu_test.hpp"
 
 namespace cubit::tests {
 namespace {
 
 class MergeGpu : public GpuTest {};
 
-TEST_F(MergeGpu, EveryTypeAndHeadDimension) {
+std::vector<std::string> merge_texts() {
+  std::vector<std::string> texts;
   for (const int head_dim : {8, 24, 64, 80, 128, 192, 264, 512}) {
     for (const MergeElement input : {MergeElement::bf16, MergeElement::fp16, MergeElement::fp32}) {
-      for (const MergeElement output : {MergeElement::bf16, MergeElement::fp16, MergeElement::fp32}) {
-        const std::string text = Merge{head_dim, input, output}.text();
-        for (int pattern = 0; pattern < 6; ++pattern)
-          expect_good(text, {{"parts", 3 + pattern}, {"rows", 37}, {"heads", 5}, {"lse", 1}, {"pattern", pattern}});
-      }
+      for (const MergeElement output : {MergeElement::bf16, MergeElement::fp16, MergeElement::fp32})
+        texts.push_back(Merge{head_dim, input, output}.text());
     }
+  }
+  return texts;
+}
+
+// The list holds the texts of the other tests as well.
+const SuiteKernels kKernels("MergeGpu", [](const std::string&) { return merge_texts(); });
+
+TEST_F(MergeGpu, EveryTypeAndHeadDimension) {
+  for (const std::string& text : merge_texts()) {
+    for (int pattern = 0; pattern < 6; ++pattern)
+      expect_good(text, {{"parts", 3 + pattern}, {"rows", 37}, {"heads", 5}, {"lse", 1}, {"pattern", pattern}});
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/gpu_test.hpp"
 
 namespace cubit::tests {
 namespace {
@@ -52,14 +52,32 @@ class OverlapGpu : public GpuTest {
   }
 };
 
+const std::vector<std::string> kGemms = {
+    "w4a16_gemm:tile_m=8",
+    "w4a16_gemm",
+    "w4a16_gemm:tile_m=32",
+    "w4a16_gemm:tile_m=64,element=bf16",
+    "w4a16_gemm:tile_m=32,family=sm80",
+    "w4a16_gemm:batch_invariant=true,element=bf16",
+};
+const std::vector<std::string> kAttention = {
+    "gqa_decode:heads_per_kv=8",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
+    "gqa_decode:heads_per_kv=8,family=sm80",
+    "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged",
+};
+const SuiteKernels kKernels("OverlapGpu", [](const std::string&) {
+  std::vector<std::string> texts = kGemms;
+  texts.insert(texts.end(), kAttention.begin(), kAttention.end());
+  return texts;
+});
+
 TEST_F(OverlapGpu, GemmsInAChainGiveTheSameBitsAsInOrder) {
   const auto chain = [](cubit_w4a16_gemm_arguments& arguments, void* first, void* second, bool forth) {
     arguments.activations = forth ? first : second;
     arguments.output = forth ? second : first;
   };
-  for (const std::string text :
-       {"w4a16_gemm:tile_m=8", "w4a16_gemm", "w4a16_gemm:tile_m=32", "w4a16_gemm:tile_m=64,element=bf16",
-        "w4a16_gemm:tile_m=32,family=sm80", "w4a16_gemm:batch_invariant=true,element=bf16"}) {
+  for (const std::string& text : kGemms) {
     for (const int decomposition : {0, 1, 2, 3}) {
       if (decomposition == 3 && text.find("batch_invariant") != std::string::npos) continue;
       SCOPED_TRACE(text + ", decomposition " + std::to_string(decomposition));
@@ -75,9 +93,7 @@ TEST_F(OverlapGpu, AttentionInAChainGivesTheSameBitsAsInOrder) {
     arguments.query = forth ? first : second;
     arguments.output = forth ? second : first;
   };
-  for (const std::string text :
-       {"gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
-        "gqa_decode:heads_per_kv=8,family=sm80", "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,cache=paged"}) {
+  for (const std::string& text : kAttention) {
     SCOPED_TRACE(text);
     expect_same_bits<cubit_gqa_decode_arguments>(text, {{"batch", 3}, {"context", 300}, {"kv_heads", 2}}, chain);
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/gpu_test.hpp"
 #include "tests/support/gemm_batch.hpp"
 #include "tests/support/gemm_descriptors.hpp"
 
@@ -18,62 +18,22 @@ int number_behind(const std::string& json, std::initializer_list<std::string_vie
   return std::stoi(json.substr(json.find_first_of("0123456789", at)));
 }
 
-class W4a16GemmGpu : public GpuTest {
- protected:
-  /// Whether the device has the family that the descriptor names, if any, or that has blocks of its columns.
-  bool has_family(const W4a16Gemm& descriptor) const {
-    try {
-      explain(descriptor.text(), architecture());
-    } catch (const Error& error) {
-      const bool has_any = descriptor.family == "auto" && (descriptor.tile_n <= 64 || descriptor.tile_n == 256);
-      if (error.code() != CUBIT_UNSUPPORTED || has_any) throw;
-      return false;
-    }
-    return true;
+/// Whether the architecture has the family that the descriptor names, if any, or that has blocks of its columns.
+bool has_family(const W4a16Gemm& descriptor, const std::string& architecture) {
+  try {
+    explain(descriptor.text(), architecture);
+  } catch (const Error& error) {
+    const bool has_any = descriptor.family == "auto" && (descriptor.tile_n <= 64 || descriptor.tile_n == 256);
+    if (error.code() != CUBIT_UNSUPPORTED || has_any) throw;
+    return false;
   }
-  /// So many rows that they make more tiles than the device holds blocks.
-  int rows_that_fill(const W4a16Gemm& descriptor, int columns) const {
-    const std::string plan = explain(descriptor.text(), architecture());
-    const int resident = number_behind(device().describe(), {"\"multiprocessors\""}) *
-                         number_behind(plan, {"\"blocks_per_sm\"", "\"value\""});
-    const int column_tiles = (columns + 255) / 256;
-    return (resident / column_tiles + 1) * descriptor.tile_m;
-  }
-};
-
-/// The fewest columns that a descriptor takes, of which any n is a multiple.
-int columns_of(const W4a16Gemm& descriptor) {
-  const int columns = descriptor.format == W4Format::awq && descriptor.alignment == 16 ? 32 : 8;
-  return descriptor.is_gated() ? 2 * columns : columns;
+  return true;
 }
 
-int group_of(const W4a16Gemm& descriptor) { return descriptor.group_size == 0 ? 8 : descriptor.group_size; }
-
-TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
-  std::vector<std::string> texts;
-  std::vector<W4a16Gemm> descriptors;
-  for (const W4a16Gemm& descriptor : pairwise_gemm_descriptors()) {
-    if (!has_family(descriptor)) continue;
-    descriptors.push_back(descriptor);
-    texts.push_back(descriptor.text());
-  }
-  engine().prepare(texts, std::vector<Device>{device()});
-  for (const W4a16Gemm& descriptor : descriptors) {
-    const int columns = columns_of(descriptor);
-    const int group = group_of(descriptor);
-    const std::string text = descriptor.text();
-    expect_good(text, {{"m", descriptor.tile_m + 3}, {"n", 512 + columns}, {"k", 1024 + group}});
-    expect_good(text, {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}});
-    const bool has_all_of_k = descriptor.tile_n < 256;  // in a block
-    expect_good(text, {{"m", 100},
-                       {"n", 256 + 3 * columns},
-                       {"k", 4096 + group},
-                       {"decomposition", has_all_of_k               ? 0
-                                         : descriptor.atomic_splits ? 4
-                                                                    : 2},
-                       {"splits", has_all_of_k ? 0 : 7}});
-  }
-  std::printf("%zu kernels, largest error %.2e\n", texts.size(), worst_);
+std::vector<W4a16Gemm> pairwise_descriptors_for(const std::string& architecture) {
+  std::vector<W4a16Gemm> descriptors = pairwise_gemm_descriptors();
+  std::erase_if(descriptors, [&](const W4a16Gemm& descriptor) { return !has_family(descriptor, architecture); });
+  return descriptors;
 }
 
 const std::vector<std::string> kFormats = {"w4a16_gemm",
@@ -103,6 +63,70 @@ std::vector<std::string> with_few_columns() {
         "w4a16_gemm:tile_m=8,tile_n=64,family=sm80", "w4a16_gemm:tile_n=128,function=silu_gate"})
     texts.emplace_back(text);
   return texts;
+}
+
+const std::vector<std::string> kAtomic = {"w4a16_gemm:tile_m=8,atomic_splits=true",
+                                          "w4a16_gemm:element=bf16,atomic_splits=true",
+                                          "w4a16_gemm:format=awq,tile_m=32,function=silu_gate,atomic_splits=true",
+                                          "w4a16_gemm:tile_m=64,bias=true,residual=true,atomic_splits=true",
+                                          "w4a16_gemm:tile_m=64,atomic_splits=true,family=sm80"};
+const char* const kReordered = "w4a16_gemm:tile_m=64";
+const char* const kCaptured = "w4a16_gemm:function=silu_gate";
+constexpr int kRowTiles[] = {8, 16, 32, 64};
+const W4a16Gemm kNotInvariant{.tile_m = 8};
+
+const SuiteKernels kKernels("W4a16GemmGpu", [](const std::string& architecture) {
+  std::vector<std::string> texts = with_few_columns();
+  for (const W4a16Gemm& descriptor : pairwise_descriptors_for(architecture)) texts.push_back(descriptor.text());
+  for (W4a16Gemm descriptor : batch_invariant_descriptors()) {
+    for (const int tile_m : kRowTiles) {
+      descriptor.tile_m = tile_m;
+      texts.push_back(descriptor.text());
+    }
+  }
+  texts.insert(texts.end(), kAtomic.begin(), kAtomic.end());
+  texts.insert(texts.end(), {kReordered, kCaptured, kNotInvariant.text()});
+  return texts;
+});
+
+class W4a16GemmGpu : public GpuTest {
+ protected:
+  /// So many rows that they make more tiles than the device holds blocks.
+  int rows_that_fill(const W4a16Gemm& descriptor, int columns) const {
+    const std::string plan = explain(descriptor.text(), architecture());
+    const int resident = number_behind(device().describe(), {"\"multiprocessors\""}) *
+                         number_behind(plan, {"\"blocks_per_sm\"", "\"value\""});
+    const int column_tiles = (columns + 255) / 256;
+    return (resident / column_tiles + 1) * descriptor.tile_m;
+  }
+};
+
+/// The fewest columns that a descriptor takes, of which any n is a multiple.
+int columns_of(const W4a16Gemm& descriptor) {
+  const int columns = descriptor.format == W4Format::awq && descriptor.alignment == 16 ? 32 : 8;
+  return descriptor.is_gated() ? 2 * columns : columns;
+}
+
+int group_of(const W4a16Gemm& descriptor) { return descriptor.group_size == 0 ? 8 : descriptor.group_size; }
+
+TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
+  const std::vector<W4a16Gemm> descriptors = pairwise_descriptors_for(architecture());
+  for (const W4a16Gemm& descriptor : descriptors) {
+    const int columns = columns_of(descriptor);
+    const int group = group_of(descriptor);
+    const std::string text = descriptor.text();
+    expect_good(text, {{"m", descriptor.tile_m + 3}, {"n", 512 + columns}, {"k", 1024 + group}});
+    expect_good(text, {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}});
+    const bool has_all_of_k = descriptor.tile_n < 256;  // in a block
+    expect_good(text, {{"m", 100},
+                       {"n", 256 + 3 * columns},
+                       {"k", 4096 + group},
+                       {"decomposition", has_all_of_k               ? 0
+                                         : descriptor.atomic_splits ? 4
+                                                                    : 2},
+                       {"splits", has_all_of_k ? 0 : 7}});
+  }
+  std::printf("%zu kernels, largest error %.2e\n", descriptors.size(), worst_);
 }
 
 TEST_F(W4a16GemmGpu, HardData) {
@@ -152,13 +176,13 @@ TEST_F(W4a16GemmGpu, BatchInvariantRowsHaveTheSameBitsInEveryBatchAndTile) {
   for (W4a16Gemm descriptor : batch_invariant_descriptors()) {
     SCOPED_TRACE(descriptor.text());
     int rows = 0;
-    for (const int tile_m : {8, 16, 32, 64}) {
+    for (const int tile_m : kRowTiles) {
       descriptor.tile_m = tile_m;
       rows = std::max(rows, rows_that_fill(descriptor, kColumns));
     }
     const GemmBatch batch(device(), descriptor, rows, kColumns, kDepth);
     std::vector<GemmBatch::Row> first;
-    for (const int tile_m : {8, 16, 32, 64}) {
+    for (const int tile_m : kRowTiles) {
       descriptor.tile_m = tile_m;
       const Kernel made = kernel(descriptor.text());
       const std::vector<GemmBatch::Row> all = batch.compute_all(made);
@@ -170,7 +194,7 @@ TEST_F(W4a16GemmGpu, BatchInvariantRowsHaveTheSameBitsInEveryBatchAndTile) {
       EXPECT_EQ(batch.differing_batches(made, kMostRows, all), 0) << tile_m;
     }
   }
-  const W4a16Gemm usual{.tile_m = 8};
+  const W4a16Gemm& usual = kNotInvariant;
   const GemmBatch batch(device(), usual, rows_that_fill(usual, kColumns), kColumns, kDepth);
   const Kernel made = kernel(usual.text());
   EXPECT_GT(batch.differing_batches(made, kMostRows, batch.compute_all(made)), 0);
@@ -193,10 +217,7 @@ TEST_F(W4a16GemmGpu, OneWorkspaceServesAllShapes) {
 // Sums in the order in which blocks come: of many parts and tiles, over what other launches have left in the workspace.
 TEST_F(W4a16GemmGpu, AtomicSumsComputeTheReferenceAndLeaveCountersZero) {
   const GuardedBuffer workspace(device(), 64 << 20, 0);
-  for (const char* text : {"w4a16_gemm:tile_m=8,atomic_splits=true", "w4a16_gemm:element=bf16,atomic_splits=true",
-                           "w4a16_gemm:format=awq,tile_m=32,function=silu_gate,atomic_splits=true",
-                           "w4a16_gemm:tile_m=64,bias=true,residual=true,atomic_splits=true",
-                           "w4a16_gemm:tile_m=64,atomic_splits=true,family=sm80"}) {
+  for (const std::string& text : kAtomic) {
     SCOPED_TRACE(text);
     for (const double splits : {2, 7, 64}) {
       const Problem problem =
@@ -225,7 +246,7 @@ TEST_F(W4a16GemmGpu, EvenSharesComputeTheReference) {
 // time, of 130 blocks each, for which an H200 has two places more. The two of the second that begin beside the first
 // wait so long that they take the slices of the others.
 TEST_F(W4a16GemmGpu, ActivationsArePutInOrderWhateverBlocksAreThere) {
-  const std::string text = "w4a16_gemm:tile_m=64";
+  const std::string text = kReordered;
   expect_good(text, {{"m", 130}, {"n", 65536}, {"k", 1024}, {"decomposition", 1}});
   expect_good(text, {{"m", 1000}, {"n", 8192}, {"k", 640}});
 
@@ -258,7 +279,7 @@ TEST_F(W4a16GemmGpu, ActivationsArePutInOrderWhateverBlocksAreThere) {
 }
 
 TEST_F(W4a16GemmGpu, CapturedLaunchesAreReplayed) {
-  const std::string text = "w4a16_gemm:function=silu_gate";
+  const std::string text = kCaptured;
   const Problem problem = Problem::random(text, {{"m", 4}, {"n", 1024}, {"k", 4096}}, 6);
   const DeviceCase launched(device(), problem);
   const Kernel made = kernel(text);

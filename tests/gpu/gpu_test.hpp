@@ -1,0 +1,81 @@
+// The fixture of tests that need a GPU.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubit/cubit.hpp>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/gpu/suite_kernels.hpp"
+
+namespace cubit::tests {
+
+/// Skips where there is no GPU.
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = std::make_unique<Device>("cuda:0");
+    } catch (const Error& error) {
+      GTEST_SKIP() << "no GPU: " << error.what();
+    }
+  }
+
+  const Device& device() const { return *device_; }
+  std::string architecture() const { return architecture_of(device()); }
+  /// Fails the test if its suite has not declared the kernel: see suite_kernels.hpp.
+  Kernel kernel(const std::string& descriptor) const {
+    EXPECT_TRUE(is_declared(descriptor)) << descriptor << " is missing in the list of the suite's SuiteKernels";
+    const Kernel result = gpu_engine().get(descriptor, architecture());
+    result.prepare(device());
+    return result;
+  }
+
+  /// Launches once and waits; checks that the workspace is left as documented and nothing around the outputs is
+  /// touched.
+  void launch(const Kernel& kernel, DeviceCase& launched, cubit_stream stream = nullptr) const {
+    const void* arguments = launched.arguments();
+    const std::size_t bytes = kernel.workspace(arguments, &device());
+    GuardedBuffer workspace(device(), bytes, 0);
+    launch_with(kernel, arguments, workspace, stream);
+    launched.expect_guards_intact();
+    EXPECT_TRUE(workspace.guards_intact());
+    expect_counters_zero(workspace);
+  }
+  void launch_with(const Kernel& kernel, const void* arguments, const GuardedBuffer& workspace,
+                   cubit_stream stream = nullptr) const {
+    kernel.launch(arguments, {.device = &device(),
+                              .stream = stream,
+                              .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                              .workspace_bytes = workspace.bytes()});
+    device().synchronise(stream);
+  }
+  static void expect_counters_zero(const GuardedBuffer& workspace) {
+    constexpr std::size_t kCounterBytes = 16 * 1024;
+    const auto host = workspace.download();
+    for (std::size_t i = 0; i < std::min(host.size(), kCounterBytes); ++i)
+      ASSERT_EQ(host[i], 0) << "counter byte " << i;
+  }
+
+  void expect_good(const std::string& descriptor, const Problem::Numbers& sizes, std::uint64_t seed = 1) const {
+    SCOPED_TRACE(descriptor);
+    const Problem problem = Problem::random(descriptor, sizes, seed);
+    DeviceCase launched(device(), problem);
+    launch(kernel(descriptor), launched);
+    const auto result = launched.compare(problem);
+    EXPECT_LE(result.error, result.tolerance) << result.worst;
+    worst_ = std::max(worst_, result.error);
+  }
+  /// The largest error that expect_good has seen, for the log.
+  mutable double worst_ = 0;
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace cubit::tests
