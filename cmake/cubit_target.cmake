@@ -6,6 +6,10 @@ target_compile_options(cubit_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -
 # GCC 12 wrongly warns of overlapping copies in "text" + std::string (GCC bug 105651).
 target_compile_options(
   cubit_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# Preset run compiles many files as one, in which their local names must differ.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(cubit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-include${PROJECT_SOURCE_DIR}/cmake/unity_names.hpp>)
+endif()
 if(CUBIT_SANITIZE)
   target_compile_options(cubit_flags INTERFACE -fsanitize=${CUBIT_SANITIZE} -fno-omit-frame-pointer
                                                -fno-sanitize-recover=all)

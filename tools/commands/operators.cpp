@@ -45,12 +45,12 @@ void print_operator(const nlohmann::json& entry) {
 }
 
 /// Text for a cell of a Markdown table.
-std::string cell(std::string text) {
+std::string markdown_cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return text;
 }
 
-std::string code(const nlohmann::json& text) { return fmt::format("`{}`", cell(text.get<std::string>())); }
+std::string code(const nlohmann::json& text) { return fmt::format("`{}`", markdown_cell(text.get<std::string>())); }
 
 /// The condition of a shape or an argument, as the argument table writes it: "kv=int8_split|fp8_e4m3".
 std::string condition(const nlohmann::json& when) {
@@ -60,7 +60,7 @@ std::string condition(const nlohmann::json& when) {
 std::string shapes_cell(const nlohmann::json& argument) {
   std::string text;
   for (const auto& rule : argument.at("shapes"))
-    text += fmt::format("{}{}{}", text.empty() ? "" : "<br>", cell(rule.at("shape").get<std::string>()),
+    text += fmt::format("{}{}{}", text.empty() ? "" : "<br>", markdown_cell(rule.at("shape").get<std::string>()),
                         condition(rule.at("when")));
   return text;
 }
@@ -68,21 +68,21 @@ std::string shapes_cell(const nlohmann::json& argument) {
 std::string needed_cell(const nlohmann::json& argument) {
   const std::string when = condition(argument.at("when"));
   if (!argument.at("optional").get<bool>()) return when.empty() ? "always" : when.substr(1);
-  return fmt::format("optional{}; default: {}", when, cell(argument.at("default").get<std::string>()));
+  return fmt::format("optional{}; default: {}", when, markdown_cell(argument.at("default").get<std::string>()));
 }
 
 /// Tables of the fields and of the arguments, for the operator's page in docs/.
 void print_markdown(const nlohmann::json& entry) {
   fmt::print("| field | default | accepts | meaning |\n|---|---|---|---|\n");
   for (const auto& field : entry.at("fields")) {
-    fmt::print("| {} | {} | {} | {} |\n", code(field.at("name")), cell(field.at("default")), cell(field.at("accepts")),
-               cell(field.at("meaning")));
+    fmt::print("| {} | {} | {} | {} |\n", code(field.at("name")), markdown_cell(field.at("default")),
+               markdown_cell(field.at("accepts")), markdown_cell(field.at("meaning")));
   }
   fmt::print("\n| argument | kind | type | shape | given | member | meaning |\n|---|---|---|---|---|---|---|\n");
   for (const auto& argument : entry.at("arguments")) {
     fmt::print("| {} | {} | {} | {} | {} | {} | {} |\n", code(argument.at("name")),
-               argument.at("kind").get<std::string>(), cell(argument.at("types")), shapes_cell(argument),
-               needed_cell(argument), code(argument.at("member")), cell(argument.at("meaning")));
+               argument.at("kind").get<std::string>(), markdown_cell(argument.at("types")), shapes_cell(argument),
+               needed_cell(argument), code(argument.at("member")), markdown_cell(argument.at("meaning")));
   }
 }
 

@@ -1,0 +1,21 @@
+// Names that several source files define for themselves, for preset run, which compiles such files as one.
+//
+// Each name becomes another one in each file. A collision that preset run reports is mended by a line here. A name that
+// headers of the project declare cannot stand here: rename it.
+#pragma once
+
+#define CUBIT_UNITY_PASTE(name, file) name##_##file
+#define CUBIT_UNITY_NAME(name, file) CUBIT_UNITY_PASTE(name, file)
+
+#define exponent_bits CUBIT_UNITY_NAME(exponent_bits, CUBIT_UNITY_FILE)
+#define is_word CUBIT_UNITY_NAME(is_word, CUBIT_UNITY_FILE)
+#define kCellHeight CUBIT_UNITY_NAME(kCellHeight, CUBIT_UNITY_FILE)
+#define kCellWidth CUBIT_UNITY_NAME(kCellWidth, CUBIT_UNITY_FILE)
+#define kExamples CUBIT_UNITY_NAME(kExamples, CUBIT_UNITY_FILE)
+#define kHead CUBIT_UNITY_NAME(kHead, CUBIT_UNITY_FILE)
+#define kHelp CUBIT_UNITY_NAME(kHelp, CUBIT_UNITY_FILE)
+#define kLeft CUBIT_UNITY_NAME(kLeft, CUBIT_UNITY_FILE)
+#define kMargin CUBIT_UNITY_NAME(kMargin, CUBIT_UNITY_FILE)
+#define kName CUBIT_UNITY_NAME(kName, CUBIT_UNITY_FILE)
+#define kRegisterAlignment CUBIT_UNITY_NAME(kRegisterAlignment, CUBIT_UNITY_FILE)
+#define round_up CUBIT_UNITY_NAME(round_up, CUBIT_UNITY_FILE)
