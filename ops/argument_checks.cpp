@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "ops/known_arguments.hpp"
+#include "ops/launch/known_arguments.hpp"
 
 namespace cubit::ops {
 namespace {

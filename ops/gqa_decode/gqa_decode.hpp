@@ -1,4 +1,4 @@
-// Inside the operator gqa_decode: the descriptor with its fields and rules, problems, and the reference. The header
+// Inside the operator gqa_decode: the descriptor with its fields and rules, and the argument table. The header
 // family.hpp declares the kernel families.
 #pragma once
 

@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor key of type F32: it must be BF16", [](Case& c) { c.tensors[0].type = "F32"; }},
         BadCase{"tensor key of type F16: it must be BF16; or ask for input=fp16",
                 [](Case& c) { c.tensors[0].type = "F16"; }},
-        BadCase{"tensor value [2, 3, 64]: it must have the dimensions [batch, tokens, kv_heads, head_dim]",
+        BadCase{"tensor value [2, 3, 64]: it must have the dimensions [batch, tokens, kv_heads, value_dim]",
                 [](Case& c) {
                   c.tensors[1].shape = {2, 3, 64};
                 }},

@@ -1,5 +1,5 @@
 // RecentLaunches finds a remembered launch byte for byte, and never returns the launch of another request.
-#include "ops/recent_launches.hpp"
+#include "ops/launch/recent_launches.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // RecentMaps remembers tensor maps for each device, and distinguishes maps by every member.
-#include "ops/recent_maps.hpp"
+#include "ops/launch/recent_maps.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "ops/recent_table.hpp"
+#include "ops/launch/recent_table.hpp"
 
 namespace cubit::ops {
 

@@ -8,10 +8,10 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
-#include "ops/known_arguments.hpp"
+#include "ops/launch/known_arguments.hpp"
+#include "ops/launch/recent_launches.hpp"
+#include "ops/launch/recent_maps.hpp"
 #include "ops/operator.hpp"
-#include "ops/recent_launches.hpp"
-#include "ops/recent_maps.hpp"
 #include "ops/session.hpp"
 
 namespace cubit::ops {

@@ -8,7 +8,7 @@
 #include <new>
 #include <span>
 
-#include "ops/recent_table.hpp"
+#include "ops/launch/recent_table.hpp"
 #include "runtime/tensor_map.hpp"
 
 namespace cubit::ops {

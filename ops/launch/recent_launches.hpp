@@ -9,8 +9,8 @@
 #include <span>
 #include <type_traits>
 
+#include "ops/launch/recent_table.hpp"
 #include "ops/operator.hpp"
-#include "ops/recent_table.hpp"
 
 namespace cubit::ops {
 
