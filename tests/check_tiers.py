@@ -38,13 +38,13 @@ def tests_by_program(commands: list[list[str]]) -> dict[str, set[str]]:
     return found
 
 
-def files_of(program: str, names: set[str]) -> set[Path]:
-    """The source files of these tests of the program."""
+def files_of(program: str, names: set[str], build: Path) -> set[Path]:
+    """The source files of these tests of the program. ccache makes the paths relative to the build folder."""
     with tempfile.NamedTemporaryFile(suffix=".json") as output:
         subprocess.run([program, "--gtest_list_tests", f"--gtest_output=json:{output.name}"], check=True,
                        stdout=subprocess.DEVNULL)
         suites = json.load(output)["testsuites"]
-    return {Path(test["file"]).resolve() for suite in suites for test in suite["testsuite"]
+    return {(build / test["file"]).resolve() for suite in suites for test in suite["testsuite"]
             if f'{suite["name"]}.{test["name"]}' in names}
 
 
@@ -57,7 +57,7 @@ def main(source: Path, build: Path, ctest: str) -> int:
     commands = fast_commands(build, ctest)
     represented = {Path(argument).resolve() for command in commands for argument in command if argument.endswith(".py")}
     for program, names in tests_by_program(commands).items():
-        represented |= files_of(program, names)
+        represented |= files_of(program, names, build)
     missing = [file for file in test_sources(source / "tests") if file not in represented]
     for file in missing:
         print(f"{file.relative_to(source)}: make test runs no test of this file; label fewer of its tests slow or product")

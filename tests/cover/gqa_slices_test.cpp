@@ -26,7 +26,7 @@ bool merged_pairs(const Device& device) {
   for (const auto& launch : nlohmann::json::parse(device.counters())) {
     for (const auto& site : launch.at("shared")) {
       for (const std::string place : site.at("places")) {
-        if (!place.starts_with("merge_pair.cuh:")) continue;
+        if (!place.starts_with("cluster_merge.cuh:")) continue;
         requests += site.at("requests").get<std::int64_t>();
         EXPECT_EQ(site.at("wavefronts"), site.at("ideal_wavefronts")) << site;
         break;

@@ -67,7 +67,7 @@ TEST_F(CheckMemory, FindsAPartialResultThatNobodyWrote) {
   EXPECT_EQ(watched.exit_code, 1);
   EXPECT_EQ(watched.out, "");
   EXPECT_THAT(watched.err, AllOf(HasSubstr("kernel gqa_decode, block (3, 0, 0): "), HasSubstr("nobody has written"),
-                                 HasSubstr("parts.cuh:"), HasSubstr("warp 3, lane 0")));
+                                 HasSubstr("partial_results.cuh:"), HasSubstr("warp 3, lane 0")));
   EXPECT_EQ(run(mutant, {}).exit_code, 0) << "not watched, nobody looks";
 }
 

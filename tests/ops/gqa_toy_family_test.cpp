@@ -19,7 +19,6 @@ class ToyKernel final : public Specialisation {
   explicit ToyKernel(PlanReport report) : report_(std::move(report)) {}
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
-  std::size_t argument_bytes() const override { return sizeof(cubit_gqa_decode_arguments); }
   std::size_t workspace_bytes(const void*, const runtime::DeviceFacts&) const override { return 42; }
   Launch encode(const void*, void*, std::size_t, const runtime::DeviceFacts&) const override { return {}; }
   std::size_t argument_bytes() const override { return sizeof(cubit_gqa_decode_arguments); }

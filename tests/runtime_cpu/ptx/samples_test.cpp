@@ -120,7 +120,7 @@ TEST(LineInfo, TheTensorCoreInstructionsStandInMma) {
   CUBIT_NEED_PTX(compiler);
   const codegen::KernelSource source = sample_source("gqa_decode:heads_per_kv=8", "sm_80");
   const auto header = std::find_if(source.headers.begin(), source.headers.end(),
-                                   [](const codegen::Header& h) { return h.name == "mma.cuh"; });
+                                   [](const codegen::Header& h) { return h.name == "core/mma.cuh"; });
   ASSERT_NE(header, source.headers.end());
   const Module module = parse(compiler->compile(source, true));
   const Function& kernel = *module.find_entry(source.entry_point);
