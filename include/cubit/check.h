@@ -17,13 +17,13 @@
 extern "C" {
 #endif
 
-/* Lists all operators as JSON, in the order of cubit_operators: [{name, random, bench: [{group, name, descriptor, sizes,
- * target_microseconds, target_share, comparable}], decompositions: [{name, numbers, fields}]}].
+/* Lists all operators as JSON, in the order of cubit_operators: [{name, random, bench: [{group, name, descriptor,
+ * sizes, target_microseconds, target_share, comparable}], decompositions: [{name, numbers, fields}]}].
  *
- * `random` names the sizes that cubit_problem_random takes. `bench` holds the operator's benchmark cases. `sizes` are the
- * sizes from which a case makes its data. The targets are microseconds on an NVIDIA H200 and the share of the read floor
- * in the same run; a target is null if the case has none. `decompositions` lists the ways to divide one launch among
- * thread blocks: the launch arguments that select each way, and the descriptor fields that each way requires.
+ * `random` names the sizes that cubit_problem_random takes. `bench` holds the operator's benchmark cases. `sizes` are
+ * the sizes from which a case makes its data. The targets are microseconds on an NVIDIA H200 and the share of the read
+ * floor in the same run; a target is null if the case has none. `decompositions` lists the ways to divide one launch
+ * among thread blocks: the launch arguments that select each way, and the descriptor fields that each way requires.
  * `comparable` says whether a case takes part in the comparison of decompositions.
  */
 CUBIT_API cubit_status cubit_check_operators(const char** json);

@@ -84,12 +84,12 @@ CUBIT_API int cubit_version(void);
  * bytes}, arguments: [{name, kind, types, shapes: [{when, shape}], when, optional, default, member, offset, bytes,
  * meaning}], suggest}].
  *
- * `arguments` is the table of the operator's argument struct, and `tensors` is the same table as text. `kind` is "input",
- * "output", "updated" (a tensor that is written in part) or "number". `types` are types of safetensors, or the C type of
- * a number. A shape names its sizes; the first shape whose condition `when` holds counts. The `when` of an argument says
- * which descriptors take the argument: "" means all, others are "cache=paged" or "rotary=interleaved|half_split".
- * `member`, `offset` and `bytes` describe the member of the struct. cubit_check_operators in <cubit/check.h> lists the
- * made-up data and the benchmark cases of operators.
+ * `arguments` is the table of the operator's argument struct, and `tensors` is the same table as text. `kind` is
+ * "input", "output", "updated" (a tensor that is written in part) or "number". `types` are types of safetensors, or the
+ * C type of a number. A shape names its sizes; the first shape whose condition `when` holds counts. The `when` of an
+ * argument says which descriptors take the argument: "" means all, others are "cache=paged" or
+ * "rotary=interleaved|half_split". `member`, `offset` and `bytes` describe the member of the struct.
+ * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators.
  */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm, …}]. `usual`

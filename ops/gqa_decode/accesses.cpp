@@ -1,5 +1,5 @@
-// Shared-memory accesses of the main loop that several kernel families make: reads of keys and values, and stores of the
-// padding next to their headers.
+// Shared-memory accesses of the main loop that several kernel families make: reads of keys and values, and stores of
+// the padding next to their headers.
 #include <algorithm>
 
 #include "ops/gqa_decode/accesses.hpp"

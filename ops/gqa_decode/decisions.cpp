@@ -1,4 +1,5 @@
-// Decisions of a plan that all kernel families of gqa_decode make, each with its reason, as `cubit explain` prints them.
+// Decisions of a plan that all kernel families of gqa_decode make, each with its reason, as `cubit explain` prints
+// them.
 #include <fmt/format.h>
 
 #include <algorithm>

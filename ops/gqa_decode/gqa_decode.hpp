@@ -32,8 +32,8 @@ GqaDecode parse(std::string_view text);
 /// Failure(invalid_argument).
 void validate(const GqaDecode& descriptor);
 
-/// The modifications of scores and tokens that the descriptor asks for, out of soft_cap, alibi, score and window, joined
-/// by ", "; empty: none.
+/// The modifications of scores and tokens that the descriptor asks for, out of soft_cap, alibi, score and window,
+/// joined by ", "; empty: none.
 std::string modifications(const GqaDecode& descriptor);
 
 /// Whether values in int4_rows are computed as nibble - 7.5, for outputs of fp16. Products of weights and scales are

@@ -1,4 +1,5 @@
-// Checks of public arguments, and the members of the kernel's arguments that do not depend on how blocks share the work.
+// Checks of public arguments, and the members of the kernel's arguments that do not depend on how blocks share the
+// work.
 #include "ops/gqa_decode/launch.hpp"
 
 #include <fmt/format.h>

@@ -27,8 +27,8 @@ void join_proofs(PlanReport& report) {
   report.proofs = std::move(joined);
 }
 
-/// The rows whose copies into a stage have bank conflicts: " of keys", " of values", " of keys and of values", or nothing
-/// if keys and values share a layout.
+/// The rows whose copies into a stage have bank conflicts: " of keys", " of values", " of keys and of values", or
+/// nothing if keys and values share a layout.
 std::string rows_that_conflict(const CommonPlan& plan) {
   std::string rows;
   if (plan.formats().are_alike()) return rows;

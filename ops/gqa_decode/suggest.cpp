@@ -1,5 +1,5 @@
-// The family that launches of known sizes want, if the descriptor leaves the family open. A kernel is chosen before page
-// sizes and numbers of KV heads are known; for some of them another family is faster.
+// The family that launches of known sizes want, if the descriptor leaves the family open. A kernel is chosen before
+// page sizes and numbers of KV heads are known; for some of them another family is faster.
 #include <fmt/format.h>
 
 #include "base/error.hpp"

@@ -32,9 +32,9 @@
 // rows, then the second parts, and so on.
 //
 // Stage layout, unaligned rows: rows whose size is no multiple of 16 bytes (int4_rows with one or two groups,
-// alignment=4 or 8) are not swizzled. The rows of plan::kInterleavedWarps warps are interleaved: for each row index, the
-// stage has the rows of these warps next to each other. The number of interleaved warps is the smallest that makes the
-// total a multiple of 16 bytes. The rows of the next set of warps follow. An interleaved row is an odd number of
+// alignment=4 or 8) are not swizzled. The rows of plan::kInterleavedWarps warps are interleaved: for each row index,
+// the stage has the rows of these warps next to each other. The number of interleaved warps is the smallest that makes
+// the total a multiple of 16 bytes. The rows of the next set of warps follow. An interleaved row is an odd number of
 // 16-byte vectors, so a warp's rows fall into different banks. A span has at most as many KV heads as there are
 // interleaved warps; if it has fewer, the warps take interleaved tokens. The rows of a stage are therefore in the order
 // of the cache, and a box has the rows of one set of interleaved warps. Vector copies move plan::kVectorBytes bytes, or

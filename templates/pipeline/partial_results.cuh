@@ -189,14 +189,15 @@ __device__ __forceinline__ Combined combine_through_memory(const PartialResults&
     result.reference = reference;
     const float weight = exp2_fast(own.x - reference);
     __syncwarp();  // every lane has read the previous weights
-    store_shared(memory.weights + 8 * lane, make_float2(weight, weight * own.y));  // access: stores of partial results' weights
+    const float2 factors_of_lane = make_float2(weight, weight * own.y);
+    store_shared(memory.weights + 8 * lane, factors_of_lane);  // access: stores of partial results' weights
     wait_copies<0>();
     __syncwarp();
 #pragma unroll 1
     for (int i = 0; i < whole; i += kStep) {
 #pragma unroll
       for (int j = 0; j < kStep; ++j) {
-        const float2 factors = load_shared2(memory.weights + 8 * (i + j));           // access: loads of partial results' weights
+        const float2 factors = load_shared2(memory.weights + 8 * (i + j));  // access: loads of partial results' weights
         const float4 value = load_shared4(memory.outputs + (i + j) * memory.pitch);  // access: loads of partial results
         result.sum += factors.y;
         add(result, factors.x, value);

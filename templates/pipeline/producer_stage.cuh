@@ -13,7 +13,7 @@
 namespace cubit {
 
 constexpr int kCopyThreads = plan::kProducerWarps * kWarpSize;  // of the producer warps
-constexpr uint32 kHalfStage = kStageBytes / 2;              // bytes of a stage's keys, and of its values
+constexpr uint32 kHalfStage = kStageBytes / 2;                  // bytes of a stage's keys, and of its values
 
 /// True if rows of the cache are no multiple of 16 bytes, so that rows of several warps lie next to each other for
 /// alignment.

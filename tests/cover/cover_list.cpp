@@ -1,4 +1,5 @@
-// See cover_list.hpp. Making the pairwise list asks libcubit about millions of combinations, which takes most of a minute.
+// See cover_list.hpp. Making the pairwise list asks libcubit about millions of combinations, which takes most of a
+// minute.
 #include "tests/cover/cover_list.hpp"
 
 #include <dlfcn.h>

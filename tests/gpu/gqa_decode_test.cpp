@@ -59,7 +59,8 @@ bool has_plan(const std::string& text, const std::string& architecture) {
   }
 }
 
-/// Each text for each family that takes it and that the architecture runs; of CUBIT_TEST_FAMILY alone where that is set.
+/// Each text for each family that takes it and that the architecture runs; of CUBIT_TEST_FAMILY alone where that is
+/// set.
 std::vector<std::string> of_every_family(const std::vector<std::string>& given, const std::string& architecture) {
   const char* const only = std::getenv("CUBIT_TEST_FAMILY");
   std::vector<std::string> texts;

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "runtime/dynamic_library.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 #include "runtime/compiler/nvrtc_search.hpp"
+#include "runtime/dynamic_library.hpp"
 #include "runtime/settings.hpp"
 #include "tests/support/missing_nvrtc.hpp"
 

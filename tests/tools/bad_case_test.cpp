@@ -1,5 +1,5 @@
-// Proves that a case whose files cannot be right ends in exit code 2 and one sentence on standard error: tensors that do
-// not fit the descriptor, damaged files, and outputs that would replace an input.
+// Proves that a case whose files cannot be right ends in exit code 2 and one sentence on standard error: tensors that
+// do not fit the descriptor, damaged files, and outputs that would replace an input.
 #include <gtest/gtest.h>
 
 #include <filesystem>

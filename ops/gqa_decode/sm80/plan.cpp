@@ -95,8 +95,8 @@ void choose_head_groups(Plan& plan) {
   divide_heads(plan, tiles_per_block, 1);
 }
 
-/// A count over the most registers that a thread can have is a mistake of the count, which counts all of a loop at once;
-/// hence the minimum.
+/// A count over the most registers that a thread can have is a mistake of the count, which counts all of a loop at
+/// once; hence the minimum.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const int copies = count_copies(plan);

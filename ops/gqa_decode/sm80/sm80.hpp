@@ -14,8 +14,8 @@ struct Plan : warp_ring::Plan {
   bool keep_offsets = true;  ///< a lane keeps its copies' offsets in a tile in registers; else it computes them anew
 
   int query_bytes() const;  ///< query operands in shared memory; 0: they are in registers
-  /// Other blocks' partial results that the last block of a sequence loads into shared memory at a time, a power of two;
-  /// 0: they are loaded into registers, because lanes of a warp have several query rows.
+  /// Other blocks' partial results that the last block of a sequence loads into shared memory at a time, a power of
+  /// two; 0: they are loaded into registers, because lanes of a warp have several query rows.
   int partials_at_once() const;
 };
 

@@ -1,7 +1,7 @@
 // Shared-memory accesses of kernel family sm90: vector copies of rows, reads of interleaved rows, and the merge.
 //
-// Boxes are written in whole rows and meet no banks that lanes would share, so only vector copies have an access. What a
-// block of a cluster stores in the other block, consecutive vectors of 16 bytes, is counted by
+// Boxes are written in whole rows and meet no banks that lanes would share, so only vector copies have an access. What
+// a block of a cluster stores in the other block, consecutive vectors of 16 bytes, is counted by
 // tests/cover/gqa_slices_test.cpp.
 #include "ops/gqa_decode/sm90/sm90.hpp"
 
@@ -36,9 +36,10 @@ TileAccess vector_copies(const Plan& plan) {
           }};
 }
 
-/// copy_unaligned_pieces: neighbouring lanes copy neighbouring vectors, one row of a KV head after another. A step copies
-/// as many rows as the producer warps have threads for. This is the access for a span of one KV head. A step of several
-/// heads is whole tokens, so it is shorter if its rows are no multiple of the heads; lanes are neighbours all the same.
+/// copy_unaligned_pieces: neighbouring lanes copy neighbouring vectors, one row of a KV head after another. A step
+/// copies as many rows as the producer warps have threads for. This is the access for a span of one KV head. A step of
+/// several heads is whole tokens, so it is shorter if its rows are no multiple of the heads; lanes are neighbours all
+/// the same.
 TileAccess unaligned_vector_copies(const Plan& plan) {
   const int bytes = plan.copy_bytes;
   const int vectors = plan.descriptor.row_bytes() / bytes;
@@ -54,8 +55,9 @@ TileAccess unaligned_vector_copies(const Plan& plan) {
           }};
 }
 
-/// place_in_own_row: each warp has its part of the stage's rows. The access has the parts of the first and the last warp,
-/// because a plan is made at every request. The other warps meet the banks in the same way, as tests/ops proves for all.
+/// place_in_own_row: each warp has its part of the stage's rows. The access has the parts of the first and the last
+/// warp, because a plan is made at every request. The other warps meet the banks in the same way, as tests/ops proves
+/// for all.
 TileAccess of_outer_warps(const TileAccess& access, int warps, int row_bytes) {
   const int last = (warps - 1) * row_bytes;
   return {access.name, access.kind, access.bytes_per_lane, 2 * access.instances,

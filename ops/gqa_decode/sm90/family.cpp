@@ -94,8 +94,8 @@ class Sm90 final : public Family {
     return std::make_shared<Specialised>(std::move(plan), std::move(source));
   }
   /// Without boxes the family copies rows as vectors, which sm80 does faster. docs/performance/gqa_decode_sm90.md has
-  /// measurements of unaligned rows of 3 KV heads, and of pages of 1 and 4 tokens. Of 16-bit rows this family is as fast
-  /// with vectors; bytes, and aligned rows without pages, were not measured.
+  /// measurements of unaligned rows of 3 KV heads, and of pages of 1 and 4 tokens. Of 16-bit rows this family is as
+  /// fast with vectors; bytes, and aligned rows without pages, were not measured.
   std::string_view faster_family(const GqaDecode& descriptor, const codegen::Architecture& architecture,
                                  const cubit_gqa_decode_arguments& launch,
                                  const runtime::DeviceFacts& device) const override {

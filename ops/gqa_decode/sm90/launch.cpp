@@ -1,4 +1,5 @@
-// Launches of kernel family sm90: grid, workspace, tensor maps and the kernel's parameters. No device call, no allocation.
+// Launches of kernel family sm90: grid, workspace, tensor maps and the kernel's parameters. No device call, no
+// allocation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,9 +76,9 @@ void add_split(GqaDecodeArguments& result, const Plan& plan, const Arguments& ar
   result.larger_units = split.larger_units;
 }
 
-/// The time of a stage's copies, in 1/1024 ns, at the rate that the memory's clock and width give. Reads reach kReached of
-/// that rate on an H200, and 90% on an H100. The kernel knows how many blocks share the rate. A pace that is 5% too fast
-/// gains little; a pace that is too slow costs its difference.
+/// The time of a stage's copies, in 1/1024 ns, at the rate that the memory's clock and width give. Reads reach kReached
+/// of that rate on an H200, and 90% on an H100. The kernel knows how many blocks share the rate. A pace that is 5% too
+/// fast gains little; a pace that is too slow costs its difference.
 unsigned pace_of(const Plan& plan, const runtime::DeviceFacts& device) {
   constexpr double kReached = 0.95;
   constexpr double kMost = std::numeric_limits<unsigned>::max();
@@ -88,8 +89,8 @@ unsigned pace_of(const Plan& plan, const runtime::DeviceFacts& device) {
 
 /// What blocks' start offsets are made from: the golden ratio's fraction of 2^32, or 0 for no offset.
 ///
-/// Memories of five stacks (an H100's 5120 wires) take addresses by their remainder of five. If tokens are a multiple of
-/// five bytes apart, so are stages, and sequences whose number of tokens is a power of two then begin at the same
+/// Memories of five stacks (an H100's 5120 wires) take addresses by their remainder of five. If tokens are a multiple
+/// of five bytes apart, so are stages, and sequences whose number of tokens is a power of two then begin at the same
 /// remainder: blocks that read them in step would ask the same stack at the same time. A cache that all sequences share
 /// is read in step, because the L2 then has it.
 unsigned start_offset_of(const Plan& plan, const GqaDecodeArguments& arguments, const runtime::DeviceFacts& device) {
@@ -116,9 +117,9 @@ GqaDecodeArguments kernel_arguments(const Plan& plan, const Arguments& arguments
 }
 
 /// The tensor map of keys or of values. A row of a single column of boxes has the rows of all warps; a row of several
-/// columns has the rows of a span; boxes of unaligned rows have the rows of the interleaved warps. Box rows are cut into
-/// the parts within which the swizzle is. If the stage has the first parts of all rows first, so has the box. Rows of a
-/// paged cache are a page's rows, and there are as many pages as addresses: a page table may name any page.
+/// columns has the rows of a span; boxes of unaligned rows have the rows of the interleaved warps. Box rows are cut
+/// into the parts within which the swizzle is. If the stage has the first parts of all rows first, so has the box. Rows
+/// of a paged cache are a page's rows, and there are as many pages as addresses: a page table may name any page.
 runtime::TensorMap map_of(const Plan& plan, const Arguments& arguments, const Split& split, const void* cache,
                           const std::int64_t (&strides)[3]) {
   constexpr int kElement = 8;

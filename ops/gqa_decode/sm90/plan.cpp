@@ -62,9 +62,9 @@ int shared_memory_for(const Plan& plan, int stages) { return plan.scratch_at(sta
 
 /// The swizzle of tensor maps: chunks of 16 bytes change places within 128, 64 or 32 bytes, as the number of the 128
 /// bytes that they are in says. Eight rows lie in different banks if a row is an odd number of what the swizzle is
-/// within. If the swizzle is within 128 bytes and the number is even, rows are cut into parts, as they are for warpgroup
-/// MMAs. Swizzles within 64 bytes make copies a tenth slower on an H200. Unaligned rows have no swizzle: the rows of the
-/// interleaved warps are an odd number of 16 bytes.
+/// within. If the swizzle is within 128 bytes and the number is even, rows are cut into parts, as they are for
+/// warpgroup MMAs. Swizzles within 64 bytes make copies a tenth slower on an H200. Unaligned rows have no swizzle: the
+/// rows of the interleaved warps are an odd number of 16 bytes.
 codegen::TileLayout layout_of_boxes(const Plan& plan) {
   constexpr int kWidest = 128;
   const int rows = 16 * plan.tiles_per_stage;
@@ -89,8 +89,8 @@ bool is_plain(const Plan& plan) {
   return plan.query_groups == 1 && plan.descriptor.query_tokens == 1 && modifications(plan.descriptor).empty();
 }
 
-/// With 8 consumer and 4 producer warps a thread has at most 168 registers: more than copies need, and fewer than packed
-/// words of two tiles want. Copies of unaligned rows need some more, with boxes and with vectors.
+/// With 8 consumer and 4 producer warps a thread has at most 168 registers: more than copies need, and fewer than
+/// packed words of two tiles want. Copies of unaligned rows need some more, with boxes and with vectors.
 void choose_registers(Plan& plan, const codegen::Architecture& architecture) {
   const bool has_plain_scores = is_plain(plan);
   const bool moves = architecture.register_transfer && plan.warps == 8 &&
@@ -109,8 +109,8 @@ bool fits_two_warpgroups(const Plan& plan) {
   return descriptor.head_dim <= (two_terms ? 64 : has_plain_scores && plan.heads_per_warp > 8 ? 192 : 128);
 }
 
-/// Whether the compiler spills nothing. Beyond these limits it spilled, because more is live at once than the count knows
-/// of.
+/// Whether the compiler spills nothing. Beyond these limits it spilled, because more is live at once than the count
+/// knows of.
 bool fits_registers(const Plan& plan, const codegen::Architecture& architecture) {
   const GqaDecode& descriptor = plan.descriptor;
   const bool two_tiles = plan.tiles_per_stage > 1;
@@ -137,10 +137,10 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
          (descriptor.groups <= 4 || (has_plain_scores && !two_tiles));
 }
 
-/// One block per SM, which is resident from beginning to end: two consumer warps for each scheduler of an SM, or fewer if
-/// three stages of them do not fit, and the producer warps. Stages have two tiles if registers allow: the instructions of
-/// two tiles are independent, and they share a stage's own cost. Then as many stages as fit, up to one in use and
-/// bytes_in_flight().
+/// One block per SM, which is resident from beginning to end: two consumer warps for each scheduler of an SM, or fewer
+/// if three stages of them do not fit, and the producer warps. Stages have two tiles if registers allow: the
+/// instructions of two tiles are independent, and they share a stage's own cost. Then as many stages as fit, up to one
+/// in use and bytes_in_flight().
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
   const int fewest_row_warps = plan.copies_unaligned_rows() ? warps_of_unaligned_rows(plan.descriptor) : 1;

@@ -1,8 +1,9 @@
-// Kernel family sm90: producer warps copy with TMA, consumer warps compute, and blocks get balanced shares of all stages.
+// Kernel family sm90: producer warps copy with TMA, consumer warps compute, and blocks get balanced shares of all
+// stages.
 //
 // The block has one ring of stages with a full and an empty mbarrier each. Producer warps fill a stage with TMA box
-// copies if rows follow one another in the cache, and with vector copies of 16 bytes (cp.async) otherwise. Consumer warps
-// use mma.sync; on sm_90a, blocks with many query rows of 16-bit caches use warpgroup MMAs with query rows as M.
+// copies if rows follow one another in the cache, and with vector copies of 16 bytes (cp.async) otherwise. Consumer
+// warps use mma.sync; on sm_90a, blocks with many query rows of 16-bit caches use warpgroup MMAs with query rows as M.
 //
 // In a stage, rows of several warps lie next to each other in one row of the shared-memory tile: the rows are
 // interleaved. A box of a tensor map is made of such rows.
@@ -22,8 +23,8 @@ namespace cubit::ops::gqa_decode::sm90 {
 /// together. PTX ISA, "cp.async.bulk".
 bool has_unaligned_rows(const GqaDecode& descriptor);
 
-/// `stage`: the keys of a stage, with one row of every interleaved warp side by side. The values of the stage lie behind
-/// the keys in the same way.
+/// `stage`: the keys of a stage, with one row of every interleaved warp side by side. The values of the stage lie
+/// behind the keys in the same way.
 struct Plan : CommonPlan {
   int query_groups = 1;      ///< groups of warps that read the same rows, each for a part of the block's query rows
   bool heads_are_m = false;  ///< query rows are the M of warpgroup MMAs; else tokens are the M of mma.sync
@@ -38,8 +39,8 @@ struct Plan : CommonPlan {
   int token_warps() const { return warps >> std::countr_zero(static_cast<unsigned>(query_groups)); }
   /// Rows that are no multiple of 16 bytes: the rows of several warps are copied together.
   bool copies_unaligned_rows() const { return has_unaligned_rows(descriptor); }
-  /// Warps whose rows lie side by side in one row of the stage. Of aligned rows these are all warps with tokens of their
-  /// own; of unaligned rows as few warps as make a multiple of 16 bytes.
+  /// Warps whose rows lie side by side in one row of the stage. Of aligned rows these are all warps with tokens of
+  /// their own; of unaligned rows as few warps as make a multiple of 16 bytes.
   int interleaved_warps() const;
   int stage_bytes() const { return 2 * stage.size(); }
   int ring_bytes(int stage_count) const { return stage_count * stage_bytes(); }
@@ -55,15 +56,15 @@ struct Plan : CommonPlan {
   /// their own, where eviction first gains nothing.
   bool evicts_first() const;
   /// Whether producers throttle their copies to the rate of the memory (copy pacing). If MMAs take nearly as long as
-  /// copies, an SM that the memory has served last does not catch up with the others. Rows of 8 and 16 bits do catch up,
-  /// and with more bytes in flight the memory delivers 2% more.
+  /// copies, an SM that the memory has served last does not catch up with the others. Rows of 8 and 16 bits do catch
+  /// up, and with more bytes in flight the memory delivers 2% more.
   bool paces_copies() const;
   /// Stages that a paced block requests at its beginning.
   int initial_stages() const;
-  /// Whether a launch may make blocks begin in the middle of their segments (a start offset). Rising scores, windows and
-  /// pages give stages an order of their own. Other scores and several query tokens are bound by arithmetic and stay in
-  /// order, and so do formats other than int4_rows: only a multiple of 5 KV heads would make their layouts collide in a
-  /// memory stack, nobody has timed that, and the code costs registers.
+  /// Whether a launch may make blocks begin in the middle of their segments (a start offset). Rising scores, windows
+  /// and pages give stages an order of their own. Other scores and several query tokens are bound by arithmetic and
+  /// stay in order, and so do formats other than int4_rows: only a multiple of 5 KV heads would make their layouts
+  /// collide in a memory stack, nobody has timed that, and the code costs registers.
   bool offsets_start() const;
   /// Whether two blocks that have a sequence to themselves merge it as a 2-CTA cluster: their stages have room for what
   /// each block stores in the other, half of the channels and the sums of each of a block's query rows.
@@ -81,11 +82,11 @@ struct Plan : CommonPlan {
   int scratch_bytes() const { return 32 * kSegments + 64; }
 };
 
-/// Whether consumer warps use warpgroup MMAs, whose 64 rows are the query rows of a KV head. That pays if there are more
-/// query rows than warps compute by mma.sync without reading the stage too often, or blocks without reading the cache
-/// again. Rows of the cache are operands as they lie in the stage, so they have 16-bit channels and whole parts of 128
-/// bytes. With 192 channels registers hold the query only if its words are operands as they come; with 256 channels
-/// registers do not hold the outputs.
+/// Whether consumer warps use warpgroup MMAs, whose 64 rows are the query rows of a KV head. That pays if there are
+/// more query rows than warps compute by mma.sync without reading the stage too often, or blocks without reading the
+/// cache again. Rows of the cache are operands as they lie in the stage, so they have 16-bit channels and whole parts
+/// of 128 bytes. With 192 channels registers hold the query only if its words are operands as they come; with 256
+/// channels registers do not hold the outputs.
 bool uses_warpgroup_mma(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 
 /// Whether rows of the cache have scales in a tensor of their own.
@@ -117,8 +118,8 @@ struct Boxes {
   int rows = 0;   ///< fewer than the stage has if a page has fewer
 };
 
-/// How the blocks of a launch share the work, from host-side bounds and the device alone. A unit is a part of a sequence
-/// that one block computes: see templates/pipeline/balanced_schedule.h.
+/// How the blocks of a launch share the work, from host-side bounds and the device alone. A unit is a part of a
+/// sequence that one block computes: see templates/pipeline/balanced_schedule.h.
 struct Split {
   int splits = 1;             ///< of every sequence, as asked for; 0: cubit decides
   int span = 1;               ///< KV heads that a block computes together

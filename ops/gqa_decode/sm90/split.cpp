@@ -1,7 +1,7 @@
 // How kernel family sm90 deals out the tokens of a batch to blocks, from host-side bounds and the device alone.
 //
-// Every block gets a balanced share of all stages: templates/pipeline/balanced_schedule.h. The kernel computes the shares itself
-// if the lengths are on the device.
+// Every block gets a balanced share of all stages: templates/pipeline/balanced_schedule.h. The kernel computes the
+// shares itself if the lengths are on the device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ Integer per_span(Integer x, int span) {
   return x >> std::countr_zero(static_cast<unsigned>(span));
 }
 
-/// Stages of a sequence of max_length tokens. With lengths on the device and a window, the most stages of any sequence up
-/// to that length: one stage more, because the window's tokens lie across stages.
+/// Stages of a sequence of max_length tokens. With lengths on the device and a window, the most stages of any sequence
+/// up to that length: one stage more, because the window's tokens lie across stages.
 int longest_sequence(const Plan& plan, const Arguments& arguments, int span) {
   const int log2 = std::countr_zero(static_cast<unsigned>(per_span(plan.chunk_tokens(), span)));
   const int all = stages_of(arguments.max_length, log2);
@@ -49,9 +49,9 @@ bool can_count(const Plan& plan, const Arguments& arguments, int span) {
   return per_span(count_sequences(plan, arguments), span) * units <= std::numeric_limits<int>::max();
 }
 
-/// Microseconds of the end of a sequence, when `slots` blocks share `sequences`: the results of a block's warps, and for a
-/// split sequence what merge_slices.cuh does. One block reads a few partial results at once; many partial results are
-/// read by several blocks, some query rows each, with 16 loads of a thread at a time.
+/// Microseconds of the end of a sequence, when `slots` blocks share `sequences`: the results of a block's warps, and
+/// for a split sequence what merge_slices.cuh does. One block reads a few partial results at once; many partial results
+/// are read by several blocks, some query rows each, with 16 loads of a thread at a time.
 double merge_time(const Plan& plan, int sequences, int span, int slots) {
   constexpr double kBlock = 0.8;      // microseconds
   constexpr double kCounter = 0.7;    // its way to the L2 and back
@@ -79,8 +79,8 @@ Boxes in_pages(const Plan& plan, int count, int rows_of_page) {
 }
 
 /// Boxes of unaligned rows: columns of the interleaved warps, whose rows follow one another in the cache and begin at
-/// multiples of 16 bytes. A span has a KV head for each interleaved warp, or the tokens of fewer heads follow one another
-/// as well.
+/// multiples of 16 bytes. A span has a KV head for each interleaved warp, or the tokens of fewer heads follow one
+/// another as well.
 Boxes find_boxes_of_unaligned_rows(const Plan& plan, const Arguments& arguments, int span) {
   const std::int64_t row = plan.descriptor.row_bytes();
   const auto is_unit = [](std::int64_t bytes) { return bytes > 0 && bytes < kStrideLimit && bytes % 16 == 0; };
@@ -127,8 +127,8 @@ Adjacency adjacency_of(const Plan& plan, const Arguments& arguments, int span) {
 
 /// Boxes that are the keys of a stage, as its values, if a block computes `span` KV heads. There is one column if the
 /// rows of all warps follow one another; else one column per span if the span's rows follow one another and are whole
-/// parts of the stage's rows; else there are no boxes. A page has few rows, so columns per span are preferred there: their
-/// boxes are longer.
+/// parts of the stage's rows; else there are no boxes. A page has few rows, so columns per span are preferred there:
+/// their boxes are longer.
 Boxes find_boxes(const Plan& plan, const Arguments& arguments, int span) {
   if (plan.copies_unaligned_rows()) return find_boxes_of_unaligned_rows(plan, arguments, span);
   const Adjacency follow = adjacency_of(plan, arguments, span);

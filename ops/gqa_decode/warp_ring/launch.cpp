@@ -27,8 +27,8 @@ void add_split(GqaDecodeArguments& result, const Arguments& arguments, const Spl
 
 std::int64_t partial_rows(const Plan& plan, const Split& split) { return split.slots * plan.heads_per_block; }
 
-/// The number of splits with the least modelled time. Time is counted in chunks, the tokens that a block computes in one
-/// step.
+/// The number of splits with the least modelled time. Time is counted in chunks, the tokens that a block computes in
+/// one step.
 class SplitModel {
  public:
   SplitModel(const Plan& plan, std::int64_t sequences, int chunks, std::int64_t resident)

@@ -37,8 +37,8 @@ struct Plan : CommonPlan {
 /// `query_bytes`: query operands in shared memory, behind the rings.
 int shared_memory_for(const Plan& plan, int stages, int query_bytes);
 
-/// Searches the layouts of the stage and counts the copies. Requires copy_bytes. `copies`: the name of the accesses that
-/// write a stage.
+/// Searches the layouts of the stage and counts the copies. Requires copy_bytes. `copies`: the name of the accesses
+/// that write a stage.
 void choose_layouts(Plan& plan, const char* copies);
 
 /// Chooses four warps, one for each scheduler of an SM, or two if the stages of four do not fit; then stages and blocks
