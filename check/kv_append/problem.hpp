@@ -16,7 +16,7 @@ void rotate_row(Rotary rotary, int rotary_dim, const float* cosines, const float
 std::unique_ptr<Problem> make_problem_of(const KvAppend& descriptor, Tensors inputs, Tensors caches,
                                          const kv_cache::CacheNumbers& numbers);
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 
 std::string random_help();
 std::vector<BenchCase> bench_cases();

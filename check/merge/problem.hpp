@@ -12,7 +12,7 @@ using namespace ops::merge;
 inline constexpr int kPatterns = 6;
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
-std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& sizes, std::uint64_t seed);
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 
 std::string random_help();
 std::vector<BenchCase> bench_cases();

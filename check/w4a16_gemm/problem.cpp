@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -29,7 +30,7 @@ bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, doub
 }
 
 GemmProblem::GemmProblem(W4a16Gemm descriptor, Tensors inputs, const LaunchNumbers& numbers)
-    : descriptor_(descriptor), inputs_(std::move(inputs)), numbers_(numbers) {
+    : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), numbers_(numbers) {
   check();
   outputs_.push_back(
       dense("output", element_type(descriptor_.element), {m(), output_columns(descriptor_, n())}, nullptr));

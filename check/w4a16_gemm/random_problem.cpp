@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 #include "check/made_up_data.hpp"
@@ -55,8 +56,8 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
 /// Fills tensors in order from one stream of random numbers.
 class Maker {
  public:
-  Maker(const W4a16Gemm& descriptor, Pattern pattern, std::uint64_t seed)
-      : descriptor_(descriptor), pattern_(pattern), random_(seed) {}
+  Maker(W4a16Gemm descriptor, Pattern pattern, std::uint64_t seed)
+      : descriptor_(std::move(descriptor)), pattern_(pattern), random_(seed) {}
 
   /// Makes activations. Tiny activations are about 1e-4. With a gate in fp16 they are about 1e-2, because the product
   /// of two results would otherwise be about 1e-8, which fp16 cannot hold.

@@ -123,7 +123,7 @@ const std::vector<Field<W4a16Gemm>>& fields() {
 }
 
 W4a16Gemm parse(std::string_view text) {
-  const W4a16Gemm descriptor = parse_fields(text, fields());
+  W4a16Gemm descriptor = parse_fields(text, fields());
   for (const auto& [name, value] : split_fields(text)) {
     if (name == "alignment" && descriptor.format != W4Format::awq) {
       throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tools/files/output_file.hpp"
 #include "tools/text/format.hpp"
 
@@ -12,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 /// "1:05", or "2:00:07" from one hour on.
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<long long>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   const long long hours = whole / 3600;
   const long long minutes = whole / 60 % 60;
   if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);

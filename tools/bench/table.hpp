@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/options/arguments.hpp"
@@ -49,7 +50,7 @@ nlohmann::ordered_json published_entries(nlohmann::ordered_json entries, const s
 class BenchTableRows {
  public:
   /// `cases`: all entries that may follow, for the widths of the columns.
-  explicit BenchTableRows(const nlohmann::ordered_json& cases) : cases_(cases) {}
+  explicit BenchTableRows(nlohmann::ordered_json cases) : cases_(std::move(cases)) {}
   /// The entry's row, or a sentence that says why the entry was skipped. The group's name precedes its first entry, and
   /// the titles of the columns precede its first row.
   std::string next(const nlohmann::ordered_json& entry);

@@ -53,7 +53,7 @@ using NarrowSpecialisation =
 
 template <class GemmSpecialisation, class Plan>
 std::shared_ptr<const Specialisation> specialisation_of(Plan plan, const codegen::Architecture& architecture,
-                                                        PlanReport report) {
+                                                        PlanReport&& report) {
   plan.report = std::move(report);
   write_report(plan, architecture);
   codegen::KernelSource source = make_source(plan, architecture);
