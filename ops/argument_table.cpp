@@ -168,8 +168,7 @@ std::string condition_text(std::string_view when) {
     std::vector<std::string> values;
     split(condition.substr(equals + 1), '|', [&](std::string_view value) {
       const std::string_view field = condition.substr(0, equals);
-      values.push_back(value.starts_with("!") ? fmt::format("{} other than {}", field, value.substr(1))
-                                              : fmt::format("{}={}", field, value));
+      values.push_back(value.starts_with("!") ? fmt::format("{}=…", field) : fmt::format("{}={}", field, value));
     });
     conditions.push_back(joined(values, " or "));
   });

@@ -117,6 +117,8 @@ std::string arguments_help(const ArgumentTable& table);
 /// walk over texts; checking it costs a comparison per pointer and allocates nothing.
 class PointerChecks {
  public:
+  /// Checks nothing.
+  PointerChecks() = default;
   /// `canonical` is the text of a descriptor with these fields.
   PointerChecks(const ArgumentTable& table, std::span<const FieldHelp> fields, std::string_view canonical);
   /// `arguments` points to the struct. Throws Failure(invalid_argument) for a needed pointer that is NULL, and for a

@@ -94,4 +94,9 @@ const ArgumentTable& arguments() {
   return table;
 }
 
+PointerChecks pointer_checks(const GqaDecode& descriptor) {
+  static const auto& help = never_destroyed(help_of(fields()));
+  return PointerChecks(arguments(), help, descriptor.text());
+}
+
 }  // namespace cubit::ops::gqa_decode

@@ -21,6 +21,8 @@ namespace gqa_decode {
 
 /// The tensors and numbers of a launch.
 const ArgumentTable& arguments();
+/// The pointers of a launch that the descriptor needs, and those that it does not take.
+PointerChecks pointer_checks(const GqaDecode& descriptor);
 
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<GqaDecode>>& fields();

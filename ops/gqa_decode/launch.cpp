@@ -54,15 +54,6 @@ void check_roles(const GqaDecode& descriptor, const Arguments& arguments) {
     check_soft_cap(arguments.soft_cap);
   else
     require_absent(arguments.soft_cap, "soft_cap", "soft_cap=true");
-  if (descriptor.alibi)
-    require_pointer(arguments.alibi_slopes != nullptr, "alibi_slopes");
-  else
-    require_absent(arguments.alibi_slopes, "alibi_slopes", "alibi=true");
-  if (descriptor.sinks)
-    require_pointer(arguments.sinks != nullptr, "sinks");
-  else
-    require_absent(arguments.sinks, "sinks", "sinks=true");
-  if (descriptor.score.empty()) require_absent(arguments.score_parameters, "score_parameters", "score=name@hash");
   require_alignment("alibi_slopes", arguments.alibi_slopes, nullptr, 0, 4, 4);
   require_alignment("sinks", arguments.sinks, nullptr, 0, 4, 4);
 }
@@ -74,14 +65,7 @@ void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments)
     require_alignment("query token", nullptr, &arguments.query_token_stride, 1, 2, descriptor.alignment, kSmaller);
     require_alignment("output token", nullptr, &arguments.output_token_stride, 1, 2, descriptor.alignment, kSmaller);
   }
-  if (descriptor.mask == QueryMask::tree) {
-    require_pointer(arguments.mask != nullptr, "mask");
-    require_alignment("mask", arguments.mask, &arguments.mask_stride, 1, 4, 4);
-  } else if (arguments.mask != nullptr) {
-    throw Failure(Status::invalid_argument,
-                  fmt::format("mask at {:#x}", reinterpret_cast<std::uintptr_t>(arguments.mask)),
-                  "a causal mask is not a tensor", "give NULL, or ask for mask=tree in the descriptor");
-  }
+  if (descriptor.mask == QueryMask::tree) require_alignment("mask", arguments.mask, &arguments.mask_stride, 1, 4, 4);
 }
 
 /// Query rows of the output do not overlap. The log-sum-exp is dense and needs no check.
@@ -104,11 +88,9 @@ const Arguments& checked_bounds(const GqaDecode& descriptor, const void* public_
   return arguments;
 }
 
-void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
-  require_pointer(arguments.query != nullptr, "query");
-  require_pointer(arguments.output != nullptr, "output");
-  require_pointer(arguments.key != nullptr || arguments.max_length == 0, "key");
-  require_pointer(arguments.value != nullptr || arguments.max_length == 0, "value");
+void check_tensors(const CommonPlan& plan, const Arguments& arguments) {
+  const GqaDecode& descriptor = plan.descriptor;
+  plan.pointers.check(&arguments);
   check_softmax_scale(arguments.softmax_scale);
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   const int key_bytes = formats.key.element_bytes();
@@ -129,12 +111,10 @@ void check_tensors(const GqaDecode& descriptor, const Arguments& arguments) {
   if (paged) {
     require_argument(arguments.page_size >= 1 && arguments.page_size <= 256, "page_size", "it must be from 1 to 256",
                      arguments.page_size);
-    require_pointer(arguments.page_table != nullptr || arguments.max_length == 0, "page_table");
     require_alignment("page_table", arguments.page_table, &arguments.page_table_stride, 1, 4, 4);
   } else {
     require_argument(arguments.page_size == 0, "page_size", "it must be 0, for the descriptor has cache=contiguous",
                      arguments.page_size);
-    require_absent(arguments.page_table, "page_table", "cache=paged");
   }
   check_query_tokens(descriptor, arguments);
   check_apart(descriptor, arguments, formats.value.head_dim);

@@ -15,7 +15,7 @@ namespace cubit::ops::gqa_decode {
 /// The arguments, with the bounds checked on which grid and workspace depend. Throws Failure(invalid_argument).
 const cubit_gqa_decode_arguments& checked_bounds(const GqaDecode& descriptor, const void* public_arguments);
 /// Checks everything else of a launch that is not empty. Throws Failure(invalid_argument).
-void check_tensors(const GqaDecode& descriptor, const cubit_gqa_decode_arguments& arguments);
+void check_tensors(const CommonPlan& plan, const cubit_gqa_decode_arguments& arguments);
 /// Throws Failure(invalid_argument) for a number of splits that a launch cannot ask for.
 void check_splits(const cubit_gqa_decode_arguments& arguments);
 

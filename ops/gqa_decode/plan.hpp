@@ -8,6 +8,7 @@
 
 #include "codegen/architecture.hpp"
 #include "codegen/tile_layout.hpp"
+#include "ops/argument_table.hpp"
 #include "ops/kv_cache/row_format.hpp"
 #include "ops/operator.hpp"
 
@@ -16,6 +17,7 @@ namespace cubit::ops::gqa_decode {
 /// The part of a plan that every family has. A plan holds everything that is decided before a batch is known.
 struct CommonPlan {
   GqaDecode descriptor;
+  PointerChecks pointers;   ///< of the descriptor
   int head_groups = 1;      ///< blocks that share the query rows of a KV head; each of them reads the cache
   int heads_per_block = 1;  ///< query rows of a head group; the last group may have fewer
   int heads_per_warp = 1;   ///< query rows of a warp

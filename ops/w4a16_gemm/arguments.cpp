@@ -26,7 +26,8 @@ std::vector<Argument> tensors() {
           .with("format=gptq|gptq_v2|awq"),
       input("g_idx", "I32", shape("[k]"), CUBIT_MEMBER(g_idx),
             "group of each k; a problem also takes the trivial one, k / group_size")
-          .with("activation_order=true"),
+          .with("activation_order=true")
+          .checked_by_operator(),
       input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias),
             "bias; a problem rounds F16, BF16 and F32 to the activations' type")
           .with("bias=true"),
@@ -54,6 +55,11 @@ ArgumentTable make_table() {
 const ArgumentTable& arguments() {
   static const auto& table = never_destroyed(make_table());
   return table;
+}
+
+PointerChecks pointer_checks(const W4a16Gemm& descriptor) {
+  static const auto& help = never_destroyed(help_of(fields()));
+  return PointerChecks(arguments(), help, descriptor.text());
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -30,7 +30,7 @@ ScheduledLaunch schedule_launch(const BlockPlan& block, const void* public_argum
 Launch empty_launch();
 
 /// Throws Failure(invalid_argument) for pointers and strides that the argument struct's documentation rules out.
-void check_tensors(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments& arguments);
+void check_tensors(const BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments);
 
 /// Workspace bytes of the partial sums of split-K slices.
 std::size_t partial_sum_bytes(const BlockPlan& block, const Schedule& schedule);

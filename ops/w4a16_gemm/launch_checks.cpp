@@ -37,22 +37,8 @@ void require_stride(const char* name, std::int64_t stride) {
 
 void check_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
   check_rows_of_words(descriptor, arguments.n);
-  require_pointer(arguments.qweight != nullptr, "qweight");
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
-  if (!stores_zeros(descriptor)) return require_absent(arguments.qzeros, "qzeros", "a format that stores zeros");
-  require_pointer(arguments.qzeros != nullptr, "qzeros");
-  require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
-}
-
-void check_pointers(const W4a16Gemm& descriptor, const Arguments& arguments) {
-  require_pointer(arguments.activations != nullptr, "activations");
-  require_pointer(arguments.scales != nullptr, "scales");
-  require_pointer(arguments.output != nullptr, "output");
-  require_pointer(arguments.bias != nullptr || !descriptor.bias, "bias");
-  require_pointer(arguments.residual != nullptr || !descriptor.residual, "residual");
-  require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
-  if (!descriptor.bias) require_absent(arguments.bias, "bias", "bias=true");
-  if (!descriptor.residual) require_absent(arguments.residual, "residual", "residual=true");
+  if (stores_zeros(descriptor)) require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
 }
 
 /// The error's remedy where rows of AWQ words are not as aligned as the descriptor says.
@@ -64,8 +50,10 @@ const char* remedy_of_unaligned_rows(W4a16Gemm descriptor) {
 
 }  // namespace
 
-void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
-  check_pointers(descriptor, arguments);
+void check_tensors(const BlockPlan& block, const Arguments& arguments) {
+  const W4a16Gemm& descriptor = block.descriptor;
+  block.pointers.check(&arguments);
+  require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
   check_weights(descriptor, arguments);
   require_16_bytes("activations", arguments.activations);
   require_16_bytes("scales", arguments.scales);

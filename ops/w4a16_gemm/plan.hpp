@@ -11,6 +11,7 @@
 
 #include "codegen/tile_layout.hpp"
 #include "ops/argument_checks.hpp"
+#include "ops/argument_table.hpp"
 #include "ops/w4a16_gemm/model.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 
@@ -34,6 +35,7 @@ struct StageTiles {
 /// A kernel before any size is known. A thread block computes tile_m rows and tile_n columns of the weights.
 struct BlockPlan {
   W4a16Gemm descriptor;
+  PointerChecks pointers;   ///< of the descriptor
   std::string_view family;  ///< the family's name, for error messages: "sm80"
   int threads = 0;          ///< per block
   int warps = 4;            ///< consumer warps that divide the block's columns among them

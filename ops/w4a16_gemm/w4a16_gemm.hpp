@@ -21,6 +21,8 @@ namespace w4a16_gemm {
 
 /// The tensors and numbers of a launch.
 const ArgumentTable& arguments();
+/// The pointers of a launch that the descriptor needs, and those that it does not take.
+PointerChecks pointer_checks(const W4a16Gemm& descriptor);
 
 /// Help and parser of every field, in the order of the canonical text.
 const std::vector<Field<W4a16Gemm>>& fields();

@@ -216,7 +216,7 @@ TEST(Conditions, AreListsOfFieldsAndValues) {
   EXPECT_TRUE(holds("cache=!contiguous", descriptor));
   EXPECT_FALSE(holds("cache=!paged", descriptor));
   EXPECT_EQ(condition_text("kv=fp16|bf16,cache=paged"), "kv=fp16 or kv=bf16 and cache=paged");
-  EXPECT_EQ(condition_text("score=!none"), "score other than none");
+  EXPECT_EQ(condition_text("score=!none"), "score=…");
 }
 
 struct Toy {

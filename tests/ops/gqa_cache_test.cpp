@@ -1,6 +1,7 @@
 // gqa_decode over paged caches and caches with separate tensors of scales. These tests check parameters of launches,
 // and what problems read and refuse, without running a kernel; tests/cover checks what kernels compute.
 #include <cubit/gqa_decode.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -61,15 +62,17 @@ TEST(GqaScales, AreNeededAndAlignedToTheirType) {
 TEST(GqaPages, AreTakenWhereTheDescriptorHasThemAndOnlyThere) {
   auto arguments = made_up_arguments();
   const char* const paged = "gqa_decode:kv=int8_split,scale_type=fp16,cache=paged";
-  expect_refused(paged, arguments, "page_size = 0: it must be from 1 to 256");
-  arguments.page_size = 257;
-  expect_refused(paged, arguments, "page_size = 257: it must be from 1 to 256");
+  expect_refused(paged, arguments, "page_table = NULL: the tensor is needed");
   arguments.page_size = 24;
   expect_refused("gqa_decode:kv=int8_split,scale_type=fp16", arguments,
                  "page_size = 24: it must be 0, for the descriptor has cache=contiguous");
-  expect_refused(paged, arguments, "page_table = NULL: the tensor is needed");
   arguments.page_table = address<std::int32_t>(0x7000);
   arguments.page_table_stride = 5;
+  for (const int tokens : {0, 257}) {
+    arguments.page_size = tokens;
+    expect_refused(paged, arguments, fmt::format("page_size = {}: it must be from 1 to 256", tokens));
+  }
+  arguments.page_size = 24;
   const auto parameters = parameters_of(paged, arguments);
   EXPECT_EQ(parameters.page_size.divisor, 24u);
   EXPECT_EQ(parameters.page_table, address(0x7000));

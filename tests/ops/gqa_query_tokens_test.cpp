@@ -197,8 +197,9 @@ TEST(GqaQueryTokens, LaunchesRefuseWhatDoesNotFit) {
   arguments.mask = address<std::int32_t>(0x5002);
   EXPECT_EQ(refused(tree), "mask at 0x5002: the address is not a multiple of 4 bytes; align it, and pad its rows");
   for (const char* text : {causal, "gqa_decode"}) {
-    EXPECT_EQ(refused(text),
-              "mask at 0x5002: a causal mask is not a tensor; give NULL, or ask for mask=tree in the descriptor");
+    EXPECT_EQ(
+        refused(text),
+        "mask at 0x5002: the descriptor does not have mask=tree; give NULL, or ask for mask=tree in the descriptor");
   }
   arguments = made_up_arguments();
   arguments.output_token_stride = 130;

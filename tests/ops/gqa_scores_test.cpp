@@ -156,7 +156,7 @@ TEST(GqaScoreLaunch, TakesWhatTheDescriptorAsksForAndOnlyThat) {
       "", [](auto& a) { a.sinks = address<float>(0x7100); }, unasked("sinks at 0x7100", "NULL", "sinks=true"));
   refused(
       "", [](auto& a) { a.score_parameters = address(0x7200); },
-      unasked("score_parameters at 0x7200", "NULL", "score=name@hash"));
+      unasked("score_parameters at 0x7200", "NULL", "score=…"));
   cubit_gqa_decode_arguments arguments = made_up_arguments();
   arguments.soft_cap = 30;
   arguments.window = std::numeric_limits<int>::max();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/gqa_decode/report.hpp"
 #include "ops/gqa_decode/sm75/sm75.hpp"
 #include "ops/text.hpp"
@@ -61,6 +62,7 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture, PlanReport report) {
   Plan plan;
   plan.descriptor = descriptor;
+  plan.pointers = pointer_checks(descriptor);
   plan.report = std::move(report);
   plan.recomputes_lanes = recomputes_lanes(descriptor, architecture);
   const int tiles = (plan.heads() + 7) / 8;

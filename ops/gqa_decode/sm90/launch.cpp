@@ -172,7 +172,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   Launch launch;
   launch.empty = arguments.batch == 0;
   if (launch.empty) return launch;
-  check_tensors(plan.descriptor, arguments);
+  check_tensors(plan, arguments);
   const Split split = choose_split(plan, arguments, device);
   require_workspace(workspace, given, workspace_for(plan, split.partial_rows(plan)));
   const GqaDecodeArguments parameters = kernel_arguments(plan, arguments, split, workspace, device);

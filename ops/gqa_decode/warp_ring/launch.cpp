@@ -121,7 +121,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   Launch launch;
   launch.empty = arguments.batch == 0;
   if (launch.empty) return launch;
-  check_tensors(plan.descriptor, arguments);
+  check_tensors(plan, arguments);
   const Split split = choose_split(plan, arguments, device);
   const std::int64_t rows = partial_rows(plan, split);
   require_workspace(workspace, given, workspace_for(plan, rows));

@@ -41,7 +41,7 @@ Launch encode_launch(const Kernel& kernel, const void* public_arguments, void* w
   const BlockPlan& block = kernel.block;
   const ScheduledLaunch launch = schedule_launch(block, public_arguments, device);
   if (launch.is_empty()) return empty_launch();
-  check_tensors(block.descriptor, launch.arguments);
+  check_tensors(block, launch.arguments);
   require_workspace(workspace, given, split_workspace_bytes(block, launch.schedule));
   W4a16GemmArguments parameters = kernel_parameters(launch, static_cast<char*>(workspace));
   // Warps that divide a block's k's among them find their part as blocks of a split-K launch find their slice.

@@ -66,6 +66,7 @@ Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& archite
   Plan plan;
   mma_sync::Kernel& kernel = plan.kernel;
   kernel.block.descriptor = descriptor;
+  kernel.block.pointers = pointer_checks(descriptor);
   kernel.block.family = "sm80";
   kernel.copies = &kCopies;
   mma_sync::choose_tiles(kernel, descriptor.tile_m <= 32);

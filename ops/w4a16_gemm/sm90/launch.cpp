@@ -100,7 +100,7 @@ void add_maps(Launch& launch, const BlockPlan& block, const Arguments& arguments
 }
 
 void check_arguments(const BlockPlan& block, const Arguments& arguments) {
-  check_tensors(block.descriptor, arguments);
+  check_tensors(block, arguments);
   require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
                    "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
                    "stride: family=sm80, with tile_n=256, 64 or 32)",
