@@ -37,7 +37,10 @@ constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // an inv
 constexpr int kMemoryBusBits = 5120;  // as on an H100, so that blocks begin in the middle of segments
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 256;  // as for cuMemAlloc
-constexpr int kUnwritten = 0xff;         // NaN in every format
+/// Bytes after each allocation that belong to no allocation: an access slightly beyond the end is always reported, also
+/// if the next allocation follows closely in the process's heap.
+constexpr std::size_t kRedZone = 4096;
+constexpr int kUnwritten = 0xff;  // NaN in every format
 
 /// The executor, or why there is none.
 struct Executor {
@@ -272,8 +275,8 @@ class CpuDevice final : public Device {
   bool capturing(Stream stream) override { return stream != nullptr && of(stream).capturing; }
 
   void* allocate(std::size_t bytes) override {
-    void* const memory =
-        is_there(bytes) ? std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment) : nullptr;
+    const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment + kRedZone;
+    void* const memory = is_there(bytes) ? std::aligned_alloc(kAlignment, whole) : nullptr;
     if (memory != nullptr) {
       std::memset(memory, kUnwritten, bytes);
       allocations_.add(memory, bytes);

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace cubit::tests {
 namespace {
@@ -44,6 +46,18 @@ TEST(CpuDeviceMemory, OnlyWhatItAllocatedIsFreedAndOnlyOnce) {
   EXPECT_EQ(cubit_device_free(device.handle(), memory), CUBIT_OK);
   refused(device, memory);
   EXPECT_EQ(cubit_device_free(device.handle(), nullptr), CUBIT_OK);
+}
+
+/// A kernel that reads slightly beyond an allocation must not find the next allocation there.
+TEST(CpuDeviceMemory, AllocationsLieApart) {
+  const Device device(kDevice);
+  constexpr std::size_t kBytes = 1000;
+  std::vector<Buffer> buffers;
+  std::vector<std::uintptr_t> addresses;
+  for (int i = 0; i < 64; ++i)
+    addresses.push_back(reinterpret_cast<std::uintptr_t>(buffers.emplace_back(device, kBytes).data()));
+  std::sort(addresses.begin(), addresses.end());
+  for (std::size_t i = 1; i < addresses.size(); ++i) EXPECT_GE(addresses[i] - addresses[i - 1], kBytes + 4096) << i;
 }
 
 TEST(CpuDeviceGraph, IsReplayedByItsOwnDeviceOnly) {
