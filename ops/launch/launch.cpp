@@ -65,28 +65,28 @@ std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device&
   return specialisation.workspace_bytes(known.get(), device.facts());
 }
 
-void launch(const OperatorKernel& kernel, runtime::Device& device, const void* given, const LaunchPlace& place) {
+void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place) {
   const Specialisation& specialisation = *kernel.specialisation;
-  const KnownArguments known(given, specialisation.argument_bytes());
-  const void* const arguments = known.get();
+  const KnownArguments known(arguments, specialisation.argument_bytes());
+  const void* const known_struct = known.get();
   const auto go = [&](const Launch& made) {
     if (made.empty) return;
     const bool overlap = place.overlap && kernel.kernel->launch_facts().waits_for_previous;
     launch(*kernel.kernel, device, made, overlap, place.stream);
   };
   const auto make = [&] {
-    Launch made = specialisation.encode(arguments, place.workspace, place.workspace_bytes, device.facts());
+    Launch made = specialisation.encode(known_struct, place.workspace, place.workspace_bytes, device.facts());
     if (!made.empty) encode_maps(*kernel.kernel, device, made);
     return made;
   };
   // The struct's size is its first member. encode() refuses a size that this library does not know.
   const std::size_t bytes = specialisation.repeatable_bytes();
-  if (bytes == 0 || *static_cast<const std::size_t*>(arguments) != bytes) return go(make());
+  if (bytes == 0 || *static_cast<const std::size_t*>(known_struct) != bytes) return go(make());
   const LaunchRequest request{kernel.id,
                               device.identity(),
                               place.workspace,
                               place.workspace_bytes,
-                              {static_cast<const std::byte*>(arguments), bytes}};
+                              {static_cast<const std::byte*>(known_struct), bytes}};
   go(of_this_thread<RecentLaunches>().find_or_make(request, make));
 }
 
