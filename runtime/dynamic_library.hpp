@@ -1,13 +1,13 @@
 // A shared library that is opened at run time. cubit opens the compiler and the driver this way and never links them.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
 namespace cubit::runtime {
 
-/// A handle to an open library. Copies share the library; the last copy closes the library.
+/// A library that stays loaded until the process ends. The compiler and the driver register destructors of threads and
+/// of the process, which would call unmapped code, and keep memory that only their own variables reach.
 class DynamicLibrary {
  public:
   /// Opens a file path, or a bare soname that the loader searches for. On failure returns nothing and puts the loader's
@@ -21,9 +21,9 @@ class DynamicLibrary {
   std::string path() const;
 
  private:
-  explicit DynamicLibrary(void* handle);
+  explicit DynamicLibrary(void* handle) : handle_(handle) {}
 
-  std::shared_ptr<void> handle_;
+  void* handle_;
 };
 
 }  // namespace cubit::runtime
