@@ -33,7 +33,7 @@ struct BrokenRule {
 /// Whether measurements favour a family over the families before it in the operator's list.
 struct FamilyPreference {
   bool is_preferred = false;
-  std::string why_not = {};  ///< empty: the chosen family was measured to be faster
+  std::string why_not_preferred = {};  ///< a reason for reports; empty: the report says that the chosen one is faster
 };
 
 /// One way to build an operator's kernel: an instruction set, a pipeline and a schedule. A family is immutable and has
@@ -194,8 +194,8 @@ ChosenFamily<Family> choose_family(const FamilyList<Family>& list, const Descrip
   report.family = list.full_name(*chosen);
   for (const detail::Candidate<Family>& one : candidates) {
     if (one.family == chosen) continue;
-    std::string why =
-        one.why_not.value_or(descriptor.family == kAnyFamily ? one.preference.why_not : "the descriptor names another");
+    std::string why = one.why_not.value_or(descriptor.family == kAnyFamily ? one.preference.why_not_preferred
+                                                                           : "the descriptor names another");
     if (why.empty()) why = fmt::format("family {} is faster there", chosen->name());
     report.rejections.push_back({list.full_name(*one.family), std::move(why)});
   }

@@ -1,4 +1,4 @@
-// The performance model: how long a launch takes, by what an H200 has shown (docs/performance/w4a16_gemm.md). The model
+// The performance model: how long a launch takes, by what an H200 has shown (bench/notes/w4a16_gemm.md). The model
 // chooses schedules (schedule.cpp) and tiles (suggest.cpp). Each kernel family gives the constants of its own blocks.
 #pragma once
 

@@ -11,8 +11,8 @@
 #include "runtime/compiler/nvrtc.hpp"
 
 namespace cubit::runtime {
-/// A compiled kernel with the facts that a loader and `cubit cache list` need.
 
+/// A compiled kernel with the facts that a loader and `cubit cache list` need.
 struct Artifact {
   RequestKey key;
   CompilerVersion compiler;

@@ -30,7 +30,7 @@ class ContextKernel final : public LoadedKernel {
   }
 
   void resolve(const char* entry_point) {
-    KernelHandle kernel = nullptr;
+    DriverKernel kernel = nullptr;
     check(driver_, driver_.cuLibraryGetKernel(&kernel, library_, entry_point), "cuLibraryGetKernel");
     check(driver_, driver_.cuKernelGetFunction(&function_, kernel), "cuKernelGetFunction");
   }

@@ -19,7 +19,7 @@ using DriverStream = struct StreamTag*;
 using Event = struct EventTag*;
 using Function = struct FunctionTag*;
 using Library = struct LibraryTag*;
-using KernelHandle = struct KernelTag*;
+using DriverKernel = struct KernelTag*;
 using DriverGraph = struct GraphTag*;
 using GraphExec = struct GraphExecTag*;
 
@@ -109,8 +109,8 @@ inline constexpr unsigned long long kLegacyStream = 1;
     (Library * library, const void* code, int* jit_options, void** jit_values, unsigned jit_count,             \
      int* library_options, void** library_values, unsigned library_count))                                     \
   X(cuLibraryUnload, 12000, (Library library))                                                                 \
-  X(cuLibraryGetKernel, 12000, (KernelHandle * kernel, Library library, const char* name))                     \
-  X(cuKernelGetFunction, 12000, (Function * function, KernelHandle kernel))                                    \
+  X(cuLibraryGetKernel, 12000, (DriverKernel * kernel, Library library, const char* name))                     \
+  X(cuKernelGetFunction, 12000, (Function * function, DriverKernel kernel))                                    \
   X(cuFuncSetAttribute, 9000, (Function function, int attribute, int value))                                   \
   X(cuLaunchKernel, 4000,                                                                                      \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \

@@ -2,7 +2,7 @@
 //
 // A producer starts a stage's copies no sooner than the memory could have delivered the previous stages at equal
 // shares. Without pacing, blocks that request as much as they have room for do not get equal shares: the blocks of some
-// SMs get a tenth more, and the slowest block ends the launch. See docs/performance/gqa_decode_sm90.md, version 11.
+// SMs get a tenth more, and the slowest block ends the launch. See bench/notes/gqa_decode.md, "Copy pacing".
 //
 // A block that is behind schedule starts copies as soon as a stage is free. Nothing is lost if the memory is slower
 // than the host assumes.

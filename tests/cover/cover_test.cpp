@@ -156,7 +156,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     for (auto& numbers : cases) numbers.emplace_back("page_size", kPageSizes[index % std::size(kPageSizes)]);
   }
   // Of normal data: in sequences of a few constant rows, values that cancel to a tenth of their parts show the rounding
-  // of fp16 weights, up to 3.7e-3 (docs/performance/gqa_decode.md, "Accuracy").
+  // of fp16 weights, up to 3.7e-3 (docs/operators/gqa_decode.md, "Accuracy").
   if (deals_shares) cases.push_back(kSegments);
   add_roles(cases, descriptor, index);
   return cases;

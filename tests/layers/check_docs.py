@@ -1,6 +1,7 @@
-"""Checks that all tests that docs/cache.md names exist, so that every promise of the page keeps its proof.
+"""Checks what documentation and comments point to: each test that docs/cache.md names must exist, so that every promise
+of the page keeps its proof, and so must each file of the tree that a page or a comment names.
 
-  check_docs.py <root>    prints each name that is no test, and fails if there is one
+  check_docs.py <root>    prints each name of a missing test or file, and fails if there is one
 """
 
 import re
@@ -8,8 +9,26 @@ import sys
 from pathlib import Path
 
 
-def main() -> int:
-    root = Path(sys.argv[1])
+FOLDERS = ("base", "bench", "capi", "check", "cmake", "codegen", "docs", "examples", "include", "ops", "runtime",
+           "scripts", "templates", "tests", "tools")
+NAMED_FILE = re.compile(r"(?<![\w/.<-])((?:" + "|".join(FOLDERS) + r")/[\w/.-]*\w\.(?:md|cpp|hpp|cuh|h|py|sh|cmake))\b")
+
+
+def missing_files(root: Path) -> list[str]:
+    """Each file that a page or a C++ or CUDA file names by its path from the root, and that does not exist."""
+    paths = [root / "README.md"]
+    for folder in FOLDERS:
+        paths += [path for path in (root / folder).rglob("*") if path.suffix in (".md", ".cpp", ".hpp", ".cuh", ".h")]
+    missing = []
+    for path in sorted(paths):
+        for named in sorted(set(NAMED_FILE.findall(path.read_text(encoding="utf-8")))):
+            if not (root / named).exists():
+                missing.append(f"{path.relative_to(root)} names {named}, which is no file")
+    return missing
+
+
+def missing_tests(root: Path) -> tuple[int, list[str]]:
+    """How many names docs/cache.md quotes, and those that are no test."""
     text = (root / "docs/cache.md").read_text(encoding="utf-8")
     folders = [root / "tests/runtime", root / "tests/codegen"]
     paths = sorted(path for folder in folders for path in folder.rglob("*_test.cpp"))
@@ -30,9 +49,16 @@ def main() -> int:
             found = quoted in (known if "." in quoted else names | suites)
         if not found:
             missing.append(quoted)
-    for name in missing:
-        print(f"docs/cache.md names {name}, which is no test in tests/runtime or tests/codegen")
-    print(f"{checked} names, {len(missing)} missing")
+    return checked, [f"docs/cache.md names {name}, which is no test in tests/runtime or tests/codegen" for name in missing]
+
+
+def main() -> int:
+    root = Path(sys.argv[1])
+    checked, missing = missing_tests(root)
+    missing += missing_files(root)
+    for message in missing:
+        print(message)
+    print(f"{checked} names of tests, {len(missing)} missing tests and files")
     return 1 if missing or checked == 0 else 0
 
 

@@ -51,7 +51,7 @@ TEST(GqaPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
   }
 }
 
-/// Bytes: what was timed, docs/performance/gqa_decode_sm90.md.
+/// Bytes: what was timed, bench/notes/gqa_decode.md.
 TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
   for (const char* text :
        {"gqa_decode:heads_per_kv=8,kv=fp8_e4m3", "gqa_decode:kv=int8_split,scales=token,scale_type=fp16",

@@ -30,11 +30,11 @@ std::string why_not_bulk_copies(const GqaDecode& descriptor) {
   return fmt::format("rows of {} bytes follow one another only with alignment={}", row, row % 8 == 0 ? "8 or 4" : "4");
 }
 
-/// Why the family is not known to be the fastest for the descriptor; empty if an H200 has shown that it is
-/// (docs/performance/gqa_decode_sm90.md). The family is the fastest with one tile of query rows, with two tiles of
-/// several query tokens over bytes, with four tiles of 16-bit caches, whose rows are operands as they are, and with any
-/// number of tiles where warpgroups compute. Of unaligned rows plain scores of one query token and 128 channels were
-/// timed; the rest is taken from rows of 4 groups.
+/// Returns why the operator does not prefer this family for the descriptor, or an empty text where measurements on an
+/// H200 showed this family to be the fastest (bench/notes/gqa_decode.md). The family is the fastest with one tile of
+/// query rows, with two tiles of several query tokens over bytes, with four tiles of 16-bit caches, whose rows are
+/// operands as they are, and with any number of tiles where warpgroups compute. Of unaligned rows plain scores of one
+/// query token and 128 channels were timed; the rest is taken from rows of 4 groups.
 std::string why_not_faster(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
   if (architecture.capability != 90) return "it was timed on sm_90 alone";
   const bool are_packed = descriptor.kv == KvFormat::int4_rows;
@@ -93,7 +93,7 @@ class Sm90 final : public Family {
     codegen::KernelSource source = make_source(plan, architecture);
     return std::make_shared<Specialised>(std::move(plan), std::move(source));
   }
-  /// Without boxes the family copies rows as vectors, which sm80 does faster. docs/performance/gqa_decode_sm90.md has
+  /// Without boxes the family copies rows as vectors, which sm80 does faster. bench/notes/gqa_decode.md has
   /// measurements of unaligned rows of 3 KV heads, and of pages of 1 and 4 tokens. Of 16-bit rows this family is as
   /// fast with vectors; bytes, and aligned rows without pages, were not measured.
   std::string_view faster_family(const GqaDecode& descriptor, const codegen::Architecture& architecture,

@@ -24,7 +24,7 @@ constexpr int kRowsOfWarpgroup = 64;        // query rows of a warpgroup MMA
 /// Bytes in flight per SM if copies are paced: room for copies to run ahead while a sequence ends.
 constexpr int kBytesInFlightPaced = 128 * 1024;
 /// Bytes that an SM requests at its beginning if copies are paced. Twice as much costs 1 us of 42
-/// (docs/performance/gqa_decode_sm90.md, version 11).
+/// (bench/notes/gqa_decode.md, "Copy pacing").
 constexpr int kInitialBytes = 80 * 1024;
 
 /// As few warps as make a multiple of 16 bytes of their rows.

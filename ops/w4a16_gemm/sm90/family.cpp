@@ -79,11 +79,11 @@ class Sm90Family final : public GemmFamily {
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
     return std::nullopt;
   }
-  /// What an H200 has shown (docs/performance/w4a16_gemm.md): with up to 16 rows wgmma takes nearly as long as with 32
+  /// What an H200 has shown (bench/notes/w4a16_gemm.md): with up to 16 rows wgmma takes nearly as long as with 32
   /// rows, and mma.sync does not. In blocks of few columns sm80 and sm90 both have mma.sync, and sm90 copies faster.
   FamilyPreference preference(const W4a16Gemm& descriptor, const codegen::Architecture&) const override {
     if (descriptor.tile_m >= 32 || is_narrow(descriptor)) return {.is_preferred = true};
-    return {.why_not = "family sm80 is faster there with most sizes"};
+    return {.why_not_preferred = "family sm80 is faster there with most sizes"};
   }
   BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
     return is_narrow(descriptor) ? make_narrow_plan(descriptor, architecture).block
