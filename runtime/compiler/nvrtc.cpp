@@ -183,16 +183,16 @@ std::vector<std::byte> ptx_bytes(const std::string& ptx) {
 
 /// Opens NVRTC's builtins library before NVRTC does. NVRTC asks the loader for the bare name, which fails if the loader
 /// does not search NVRTC's folder. The loader uses a library of this name that is already in the process.
-std::optional<DynamicLibrary> open_builtins(const Opened& opened) {
+void open_builtins(const Opened& opened) {
   const auto file = std::filesystem::path(opened.library.path()).parent_path() /
                     fmt::format("libnvrtc-builtins.so.{}.{}", opened.release.major, opened.release.minor);
   std::string why;
-  return DynamicLibrary::open(file.string(), why);
+  DynamicLibrary::open(file.string(), why);
 }
 
 class Nvrtc final : public Compiler {
  public:
-  explicit Nvrtc(Opened opened) : opened_(std::move(opened)), builtins_(open_builtins(opened_)) {}
+  explicit Nvrtc(Opened opened) : opened_(std::move(opened)) {}
 
   const CompilerVersion& version() const override {
     std::call_once(version_once_, [this] { version_ = ask_version(); });
@@ -238,7 +238,6 @@ class Nvrtc final : public Compiler {
   }
 
   Opened opened_;
-  std::optional<DynamicLibrary> builtins_;
   mutable std::once_flag version_once_;
   mutable CompilerVersion version_;
 };
@@ -274,6 +273,20 @@ std::optional<Opened> newest_usable(std::span<const std::string> candidates, int
   return best;
 }
 
+/// The library at `path`, or the newest usable one of the search if `path` is empty.
+Opened open_nvrtc(const std::string& path, int driver_major, std::span<const std::string> folders) {
+  const bool searched = path.empty();
+  const std::vector<std::string> candidates = searched ? nvrtc_candidates(folders) : std::vector{path};
+  std::string tried;
+  auto opened = newest_usable(candidates, searched ? driver_major : 0, tried);
+  if (!opened) {
+    throw Failure(Status::compiler_unavailable, searched ? "NVRTC" : path,
+                  "no usable NVRTC library was found (" + tried + ")", kHowToGetOne);
+  }
+  open_builtins(*opened);
+  return std::move(*opened);
+}
+
 }  // namespace
 
 std::string CompilerVersion::text() const { return fmt::format("{}.{}.{}", major, minor, build); }
@@ -293,15 +306,11 @@ std::vector<std::string> compiler_options(const codegen::KernelSource& source) {
 
 std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
                                            std::span<const std::string> folders) {
-  const bool searched = path.empty();
-  const std::vector<std::string> candidates = searched ? nvrtc_candidates(folders) : std::vector{path};
-  std::string tried;
-  auto opened = newest_usable(candidates, searched ? driver_major : 0, tried);
-  if (!opened) {
-    throw Failure(Status::compiler_unavailable, searched ? "NVRTC" : path,
-                  "no usable NVRTC library was found (" + tried + ")", kHowToGetOne);
-  }
-  return shared_compiler(std::move(*opened));
+  return shared_compiler(open_nvrtc(path, driver_major, folders));
+}
+
+DynamicLibrary open_nvrtc_library(const std::string& path, std::span<const std::string> folders) {
+  return open_nvrtc(path, 0, folders).library;
 }
 
 }  // namespace cubit::runtime

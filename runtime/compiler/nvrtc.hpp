@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "codegen/kernel_source.hpp"
+#include "runtime/dynamic_library.hpp"
 
 namespace cubit::runtime {
 
@@ -71,5 +72,9 @@ class Compiler {
 /// Failure(compiler_unavailable) that lists the candidates and how to install NVRTC.
 std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
                                            std::span<const std::string> folders = {});
+
+/// Opens the library that load_nvrtc() picks without a driver, and its builtins library, for callers of NVRTC's own
+/// functions. Throws as load_nvrtc() does.
+DynamicLibrary open_nvrtc_library(const std::string& path, std::span<const std::string> folders);
 
 }  // namespace cubit::runtime

@@ -4,11 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "runtime/compiler/nvrtc.hpp"
-#include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/dynamic_library.hpp"
 #include "runtime/settings.hpp"
 #include "tests/support/missing_nvrtc.hpp"
@@ -34,16 +32,15 @@ inline std::shared_ptr<const runtime::Compiler> machine_nvrtc(std::string& why) 
   }
 }
 
-/// NVRTC's library file for tests that call its C functions, or nothing.
+/// NVRTC's library for tests that call its C functions, or nothing.
 inline std::optional<runtime::DynamicLibrary> open_nvrtc_library() {
-  const auto settings = runtime::Settings::from_environment();
-  std::string why = "no candidate exists";
-  for (const std::string& path : settings.nvrtc_path.empty() ? runtime::nvrtc_candidates(settings.nvrtc_folders)
-                                                             : std::vector{settings.nvrtc_path}) {
-    if (auto library = runtime::DynamicLibrary::open(path, why)) return library;
+  try {
+    const auto settings = runtime::Settings::from_environment();
+    return runtime::open_nvrtc_library(settings.nvrtc_path, settings.nvrtc_folders);
+  } catch (const Failure& failure) {
+    accept_missing_nvrtc(failure.what());
+    return std::nullopt;
   }
-  accept_missing_nvrtc(why);
-  return std::nullopt;
 }
 
 }  // namespace cubit::tests

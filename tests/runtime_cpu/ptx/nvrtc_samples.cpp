@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "ops/operator.hpp"
-#include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/dynamic_library.hpp"
 #include "templates/embedded.hpp"
 #include "tests/support/machine_nvrtc.hpp"
