@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../../templates"
 case $1 in
 nvcc)
   compiler=$(command -v nvcc) || { echo "skipped: there is no nvcc on the PATH"; exit 77; }
+  "$compiler" --version >/dev/null 2>&1 || { echo "skipped: $compiler does not run"; exit 77; }
   cubin=$(mktemp)
   trap 'rm -f "$cubin"' EXIT
   "$compiler" -std=c++17 -arch=sm_90a -cubin -Werror all-warnings -I sample -I . -x cu "$2" -o "$cubin"
