@@ -37,9 +37,10 @@ constexpr std::int64_t kMemoryBytesPerSecond = std::int64_t{1} << 40;  // an inv
 constexpr int kMemoryBusBits = 5120;  // as on an H100, so that blocks begin in the middle of segments
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 256;  // as for cuMemAlloc
-/// Bytes after each allocation that belong to no allocation: an access slightly beyond the end is always reported, also
-/// if the next allocation follows closely in the process's heap.
-constexpr std::size_t kRedZone = 4096;
+/// Bytes after each allocation that belong to no allocation, so that an access beyond the end is reported, also if the
+/// next allocation follows in the process's heap. A pipeline stage of a kernel is smaller. Nobody touches these bytes,
+/// so they take address space alone.
+constexpr std::size_t kRedZone = std::size_t{1} << 20;
 constexpr int kUnwritten = 0xff;  // NaN in every format
 
 /// The executor, or why there is none.
