@@ -20,11 +20,14 @@ extern "C" {
 /* Lists all operators as JSON, in the order of cubit_operators: [{name, random, bench: [{group, name, descriptor,
  * sizes, target_microseconds, target_share, comparable}], decompositions: [{name, numbers, fields}]}].
  *
- * `random` names the sizes that cubit_problem_random takes. `bench` holds the operator's benchmark cases. `sizes` are
- * the sizes from which a case makes its data. The targets are microseconds on an NVIDIA H200 and the share of the read
- * floor in the same run; a target is null if the case has none. `decompositions` lists the ways to divide one launch
- * among thread blocks: the launch arguments that select each way, and the descriptor fields that each way requires.
- * `comparable` says whether a case takes part in the comparison of decompositions.
+ * `random` names the sizes that cubit_problem_random takes. `bench` holds the operator's benchmark cases; `group` is
+ * the heading under which cases are printed. `sizes` are the sizes from which a case makes its data. A target is null
+ * if the case has none. `target_microseconds` is the longest time on an NVIDIA H200. `target_share` is the smallest
+ * share of the read floor: the time of a plain read of the same bytes in the same run, divided by the kernel's time.
+ *
+ * `decompositions` lists the ways to divide one launch among thread blocks, the baseline first: `numbers` are the
+ * launch arguments that select a way, and `fields` are the descriptor fields that the way requires. `comparable` is the
+ * descriptor that the comparison of decompositions uses for a case, or "" if the case takes no part.
  */
 CUBIT_API cubit_status cubit_check_operators(const char** json);
 
@@ -34,7 +37,7 @@ typedef struct cubit_problem cubit_problem; /* one owner */
 typedef struct cubit_tensor {
   const char* name;
   const char* type; /* spelled as in safetensors: "BF16", "F16", "F32", "U8", "I32" */
-  int rank;         /* number of dimensions, at most 8 */
+  int rank;         /* number of dimensions, 0 to 8 */
   int64_t shape[8]; /* the first `rank` entries, outermost dimension first */
   /* Host memory, dense and row-major. For an output that a launch changes only in part, `data` holds the values before
    * the launch; for every other output `data` is NULL. */
@@ -51,21 +54,25 @@ CUBIT_API cubit_status cubit_problem_random(const char* descriptor, const cubit_
 CUBIT_API void cubit_problem_release(cubit_problem* problem);
 CUBIT_API size_t cubit_problem_input_count(const cubit_problem* problem);
 CUBIT_API size_t cubit_problem_output_count(const cubit_problem* problem);
-/* Return one tensor of the problem. Its strings and data stay valid while the problem lives. */
+/* Return tensor `index`, 0 to count - 1. Name, type and data of *tensor stay valid while the problem lives. */
 CUBIT_API cubit_status cubit_problem_input(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
 CUBIT_API cubit_status cubit_problem_output(const cubit_problem* problem, size_t index, cubit_tensor* tensor);
 /* Returns the bytes that any implementation must read and write. */
 CUBIT_API cubit_status cubit_problem_traffic(const cubit_problem* problem, size_t* bytes_read, size_t* bytes_written);
 /* Returns the number of multiplications plus additions that any implementation must do. */
 CUBIT_API cubit_status cubit_problem_operations(const cubit_problem* problem, double* operations);
-/* Returns the operator's argument struct for tensors at these device addresses, inputs first, then outputs. The result
- * stays valid until this thread's next call of this function. `bytes` receives the size of the struct and may be NULL.
- */
+/* Returns the operator's argument struct for tensors at these device addresses: all inputs in order, then all outputs
+ * in order. `count` is the number of inputs plus outputs. The result stays valid until this thread's next call of this
+ * function. `bytes` receives the size of the struct and may be NULL. */
 CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, void* const* device_data, size_t count,
                                                const void** arguments, size_t* bytes);
-/* Compares outputs with a reference in double precision. Among all compared places, the call reports the one whose
- * error is the largest share of its tolerance: `error`, `tolerance` and the place in `worst`. Each of the three may be
- * NULL. The text in `worst` stays valid until this thread's next string result. */
+/* Compares outputs with a reference in double precision. `outputs` are host copies of all outputs in order, dense and
+ * row-major; `count` is the number of outputs.
+ *
+ * Among all compared places, the call reports the one whose error is the largest share of its tolerance: `error`,
+ * `tolerance` and the place in `worst`. The outputs are good if `error` is at most `tolerance`; an error that is NaN is
+ * not good. Each of the three results may be NULL. The text in `worst` stays valid until this thread's next string
+ * result. */
 CUBIT_API cubit_status cubit_problem_compare(const cubit_problem* problem, const void* const* outputs, size_t count,
                                              double* error, double* tolerance, const char** worst);
 

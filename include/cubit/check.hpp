@@ -40,7 +40,8 @@ class Problem {
     return Problem(problem);
   }
 
-  /// The tensors point into this Problem.
+  /// The problem's tensors, in the order in which arguments() takes addresses. Names, types and data point into this
+  /// Problem.
   std::vector<cubit_tensor> inputs() const {
     return tensors(cubit_problem_input_count(handle_.get()), cubit_problem_input);
   }
@@ -71,7 +72,8 @@ class Problem {
     std::string worst;
     bool good() const { return error <= tolerance; }  ///< false if the error is NaN
   };
-  /// Compares outputs in host memory with a reference in double precision.
+  /// Compares outputs with a reference in double precision. `outputs` are host copies in the order of outputs(); see
+  /// cubit_problem_compare.
   Comparison compare(std::span<const void* const> outputs) const {
     Comparison result;
     const char* worst = nullptr;
@@ -111,7 +113,7 @@ inline std::size_t type_bytes(std::string_view type) {
   return 0;
 }
 
-/// Bytes of a dense tensor with this type and shape.
+/// Bytes of a dense tensor with this type and shape; 0 for an unknown type.
 inline std::size_t tensor_bytes(const cubit_tensor& tensor) {
   std::size_t bytes = type_bytes(tensor.type);
   for (int i = 0; i < tensor.rank; ++i) bytes *= static_cast<std::size_t>(tensor.shape[i]);

@@ -5,6 +5,7 @@
  *
  * Conventions
  *   - Every function that can fail returns a cubit_status. cubit_last_error() describes this thread's last failure.
+ *     A successful call leaves the description of the last failure unchanged.
  *   - Handles are opaque. The comment at each handle type says whether a handle has one owner or is counted.
  *   - Passing NULL to a *_release function does nothing. Every other pointer may be NULL only where its comment says
  *     so; an unexpected NULL gives CUBIT_INVALID_ARGUMENT.
@@ -68,7 +69,8 @@ typedef struct cubit_error {
   const char* remedy;  /* what the library would accept; may be "" */
 } cubit_error;
 
-/* Returns the last failure of a call on this thread. */
+/* Returns the last failure of a call on this thread. The result is never NULL. Before the first failure `status` is
+ * CUBIT_OK and all texts are "". */
 CUBIT_API const cubit_error* cubit_last_error(void);
 
 /* Sets this thread's last error from its three parts. Libraries on top of cubit, such as libcubit_check, report their
@@ -87,21 +89,36 @@ CUBIT_API int cubit_version(void);
  * `arguments` is the table of the operator's argument struct, and `tensors` is the same table as text. `kind` is
  * "input", "output", "updated" (a tensor that is written in part) or "number". `types` are types of safetensors, or the
  * C type of a number. A shape names its sizes; the first shape whose condition `when` holds counts. The `when` of an
- * argument says which descriptors take the argument: "" means all, others are "cache=paged" or
- * "rotary=interleaved|half_split". `member`, `offset` and `bytes` describe the member of the struct.
+ * argument says which descriptors take the argument. A condition is "" (all descriptors), "cache=paged",
+ * "rotary=interleaved|half_split" (one of several values), "score=!none" (any other value), or several conditions
+ * separated by commas, which must all hold. `default` is the meaning of an optional argument that is left out.
+ * `member`, `offset` and `bytes` describe the member of the struct. `suggest` is a sentence for people: the fields that
+ * cubit_suggest chooses, and the sizes that the choice needs.
+ *
  * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators.
  */
 CUBIT_API cubit_status cubit_operators(const char** json);
-/* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm, …}]. `usual`
- * marks the architectures to compile for when the target devices are not known. */
+/* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm,
+ * shared_memory_per_block, shared_memory_reserved, shared_memory_unit, registers_per_sm, registers_per_thread,
+ * threads_per_sm, blocks_per_sm, ldmatrix, movmatrix, stmatrix, cp_async, bulk_copy, cluster_blocks, wgmma,
+ * register_transfer, fp8_conversion}].
+ *
+ * `capability` is the compute capability times 10, such as 90. `usual` marks the architectures to compile for when the
+ * target devices are not known. Shared memory is in bytes: a kernel can use at most shared_memory_per_block; the system
+ * reserves shared_memory_reserved for each resident block; an allocation is rounded up to a multiple of
+ * shared_memory_unit. `cluster_blocks` is the largest cluster, or 0 without clusters. The names of instructions are
+ * true if the architecture has the instruction; `bulk_copy` stands for cp.async.bulk and `register_transfer` for
+ * setmaxnreg. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
 /* Lists the devices of this machine as JSON: {devices: [{name: "cuda:0", description, architecture, multiprocessors,
  * memory_bytes, l2_bytes, clock_khz, tensor_operations_per_second, memory_bytes_per_second, driver_version}], trouble,
  * cpu: {name: "cpu:sm_80", trouble}}.
  *
- * `devices` holds the GPUs; `trouble` is "" or says why the list is empty. `cpu` is the CPU device. The CPU device
- * executes every architecture; its `name` shows one of the accepted names. `cpu.trouble` is "" or says why the CPU
- * device cannot be used. The call opens libcubit_cpu to find out.
+ * `devices` holds the GPUs; `trouble` is "" or says why the list is empty. A GPU that cubit cannot use is listed as
+ * {name, trouble}. `tensor_operations_per_second` counts multiplications plus additions of dense fp16 operands, and is
+ * 0 if the rate is not known. `cpu` is the CPU device. The CPU device executes every architecture; its `name` shows one
+ * of the accepted names. `cpu.trouble` is "" or says why the CPU device cannot be used. The call opens libcubit_cpu to
+ * find out.
  */
 CUBIT_API cubit_status cubit_devices(const char** json);
 
@@ -120,9 +137,10 @@ typedef struct cubit_number {
  * performance model of an H200. `suggest` in cubit_operators names the fields that the operator chooses and the sizes
  * that the choice needs. If `suggest` is "", the result is the canonical text of the unchanged descriptor.
  *
- * `sizes` are the launch sizes; `sizes` may be NULL if size_count is 0. `architecture`, `multiprocessors` and
- * `memory_bytes_per_second` describe the device as in cubit_devices. A memory_bytes_per_second of 0 means the bandwidth
- * of an H200. The call needs no compiler and no device. The library owns `text` until this thread's next string result.
+ * `sizes` are the launch sizes; `sizes` may be NULL if size_count is 0. `architecture`, `multiprocessors` (1 to 65536)
+ * and `memory_bytes_per_second` describe the device as in cubit_devices. A memory_bytes_per_second of 0 means the
+ * bandwidth of an H200. The call needs no compiler and no device. The library owns `text` until this thread's next
+ * string result.
  *
  * Returns CUBIT_INVALID_ARGUMENT if a size is unknown, missing or out of range, and CUBIT_UNSUPPORTED if the
  * architecture has no kernel for the descriptor.
@@ -147,9 +165,17 @@ CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number*
 CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const char** field);
 
 /* Returns the plan of a descriptor for one architecture as JSON: {descriptor, architecture, family, decisions: [{name,
- * value, why}], proofs: [{access, degree, wavefronts, ideal, places}], fragments: [], rejections: [{family, why}],
+ * value, why}], proofs: [{access, degree, wavefronts, ideal, places}], fragments: [name], rejections: [{family, why}],
  * spills_allowed_because, request_key, template, plan_header, threads, dynamic_shared_memory}. The call needs no
- * compiler and no device. */
+ * compiler and no device.
+ *
+ * A proof counts the bank conflicts of one access to shared memory over all its instances (loop steps). `wavefronts` is
+ * the number of passes that the hardware needs, and `ideal` the smallest number that any layout could need. `degree` is
+ * wavefronts / ideal of the worst instance, rounded up; 1 means that the access has no conflicts. `places` are the
+ * source lines "file:line" that make the access. `fragments` names the register fragments that the kernel uses.
+ * `rejections` lists the kernel families that were not chosen, with the reason. `spills_allowed_because` is "" if the
+ * kernel must not spill registers. `request_key` is the hash of the compiler's whole input, `template` the file name of
+ * the kernel's template, and `plan_header` the text of "plan.cuh". */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
 /* Returns the register fragments and shared-memory layouts of a plan as JSON, in a form to draw pictures from:
@@ -157,10 +183,14 @@ CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* archite
  * bytes, words, accesses: [{name, kind, bytes_per_lane, lanes_per_phase, degree, wavefronts, ideal, addresses}]}],
  * memory: {bytes, regions: [{phase, owner, name, offset, bytes}]}}.
  *
- * elements[lane][value] is the [row, column] of a matrix element. words[row][i] is the byte address, relative to the
- * tile, of bytes 4i … 4i + 3 of that row. addresses[instance][lane] is the address of the first byte that the lane
- * accesses, or null for an inactive lane. For ldmatrix and stmatrix the address is that of the 16-byte row that the
- * lane points at.
+ * elements[lane][value] is the [row, column] of a matrix element, and `section` the section of the PTX ISA that defines
+ * the fragment. `pitch` is the distance from row to row in bytes. words[row][i] is the byte address, relative to the
+ * tile, of bytes 4i … 4i + 3 of that row. `kind` is "load", "store", "ldmatrix" or "stmatrix"; `lanes_per_phase` is the
+ * number of lanes that the hardware serves together; cubit_explain explains `degree`, `wavefronts` and `ideal`.
+ * addresses[instance][lane] is the address of the first byte that the lane accesses, or null for an inactive lane. For
+ * ldmatrix and stmatrix the address is that of the 16-byte row that the lane points at. `memory` is the dynamic shared
+ * memory of a block: regions of one `phase` of the kernel do not overlap; `owner` is "block", or a warp such as "warp
+ * 0".
  */
 CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
 
@@ -190,8 +220,9 @@ CUBIT_API cubit_status cubit_device_describe(cubit_device* device, const char** 
 /* Allocates `bytes` of device memory that the caller frees with cubit_device_free. An allocation of 0 bytes returns
  * NULL, and cubit_device_free accepts NULL.
  *
- * On a CPU device, kernels may access only memory from this function, and memory that nothing has written reads as NaN.
- * A CPU device refuses to free memory that it did not allocate or that was freed before.
+ * Free memory only when all work that uses the memory is complete. On a CPU device, kernels may access only memory from
+ * this function, and memory that nothing has written reads as NaN. A CPU device refuses to free memory that it did not
+ * allocate or that was freed before.
  */
 CUBIT_API cubit_status cubit_device_allocate(cubit_device* device, size_t bytes, void** memory);
 CUBIT_API cubit_status cubit_device_free(cubit_device* device, void* memory);
@@ -207,7 +238,7 @@ CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, co
 /* Waits until all work on `stream` is complete. Errors of earlier launches may be reported here. */
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
 /* Selects what the device checks and counts in launches from now on: a sum of CUBIT_WATCH_ flags, initially 0. Only CPU
- * devices can watch launches.
+ * devices can watch launches; on a GPU every flag gives CUBIT_UNSUPPORTED.
  *
  * CUBIT_WATCH_MEMORY reports a data race between warps, and a read of memory that nothing has written, as a device
  * error. Reads of uninitialised global memory are found only in memory that was allocated while this flag was set.
@@ -220,8 +251,12 @@ CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
  * barriers, instructions: {"ld.global": n}, shared: [{opcode, ptx_line, places, requests, wavefronts,
  * ideal_wavefronts}], global: [{opcode, ptx_line, places, requests, sectors, ideal_sectors}]}].
  *
- * `instructions` counts each instruction once per warp. `requests` counts how often warps executed one memory
- * instruction. `places` are source positions "file:line", from the innermost inlined function outwards.
+ * `blocks` and `warps` are the numbers of a launch. `barriers` counts how often warps executed a barrier of a block or
+ * of a cluster. `instructions` counts each instruction once per warp. An entry of `shared` or `global` is one memory
+ * instruction, `ptx_line` its line in the kernel's PTX (cubit_kernel_cubin), and `requests` the number of times that
+ * warps executed it. `wavefronts` (passes over the banks) and `sectors` (of 32 bytes) are sums over these requests;
+ * the ideal_ numbers are the fewest that the same bytes could need. `places` are source positions "file:line", from the
+ * innermost inlined function outwards.
  */
 CUBIT_API cubit_status cubit_device_counters(cubit_device* device, const char** json);
 /* Creates a non-blocking stream: the stream and the legacy default stream do not wait for each other. The caller
@@ -232,8 +267,8 @@ CUBIT_API cubit_status cubit_device_counters(cubit_device* device, const char** 
  */
 CUBIT_API cubit_status cubit_stream_create(cubit_device* device, cubit_stream* stream);
 CUBIT_API cubit_status cubit_stream_destroy(cubit_device* device, cubit_stream stream);
-/* Begins and ends a stream capture. Launches on `stream` in between are recorded, not executed. The caller releases
- * *graph with cubit_graph_release. */
+/* Begin and end a stream capture. Launches on `stream` in between are recorded, not executed. `stream` must not be
+ * NULL. The caller releases *graph with cubit_graph_release. */
 CUBIT_API cubit_status cubit_capture_begin(cubit_device* device, cubit_stream stream);
 CUBIT_API cubit_status cubit_capture_end(cubit_device* device, cubit_stream stream, cubit_graph** graph);
 /* Replays the graph on `stream`, waits until the stream is idle, and returns the milliseconds between two events around
@@ -284,11 +319,11 @@ CUBIT_API void cubit_engine_release(cubit_engine* engine);
 
 typedef struct cubit_counters {
   size_t size;
-  uint64_t memory_hits;
-  uint64_t disk_hits;
-  uint64_t compiles;
-  uint64_t failures;
-  uint64_t waits;           /* requests that waited for another thread's compile */
+  uint64_t memory_hits;     /* requests whose kernel was in the engine's memory */
+  uint64_t disk_hits;       /* requests whose kernel was in the disk cache */
+  uint64_t compiles;        /* requests that compiled */
+  uint64_t failures;        /* requests that ended in an error */
+  uint64_t waits;           /* requests that waited for another thread's request of the same kernel */
   uint64_t damaged_entries; /* damaged disk entries that the engine deleted */
 } cubit_counters;
 
@@ -321,8 +356,8 @@ typedef struct cubit_source {
   const cubit_header* headers; /* NULL if header_count is 0 */
   size_t header_count;
   const char* entry_point;   /* name of an extern "C" __global__ function */
-  int threads;               /* threads per block */
-  int dynamic_shared_memory; /* bytes per block */
+  int threads;               /* threads per block, 1 to 1024 */
+  int dynamic_shared_memory; /* bytes per block, at most shared_memory_per_block of cubit_architectures */
 } cubit_source;
 
 /* Returns the kernel of a user's own source, as cubit_engine_get does for a descriptor. */
@@ -381,7 +416,8 @@ typedef struct cubit_launch {
   cubit_device* device; /* the call makes this device's context current; NULL: this thread's current context */
   cubit_stream stream;
   /* Device memory, 256-byte aligned, whose first CUBIT_WORKSPACE_ZEROED_BYTES bytes were zero before the first use.
-   * Launches that may run at the same time need workspaces of their own. */
+   * Launches that may run at the same time need workspaces of their own. NULL with 0 bytes is allowed if
+   * cubit_kernel_workspace returns 0. */
   void* workspace;
   size_t workspace_bytes;
   /* 1 enables programmatic dependent launch: the kernel may start while the previous kernel in the stream still runs.
@@ -405,8 +441,10 @@ CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* 
  * padding included.
  */
 CUBIT_API cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch);
-/* Launches a kernel from cubit_engine_get_source. `parameters` points to the kernel's single by-value argument and is
- * read during the call only; `parameters` is NULL if `parameter_bytes` is 0. */
+/* Launches a kernel from cubit_engine_get_source. `parameters` points to the kernel's single by-value argument of at
+ * most 32764 bytes and is read during the call only; `parameters` is NULL if `parameter_bytes` is 0. `grid` is the
+ * number of blocks in x, y and z. The call uses `device` and `stream` of `launch` and ignores `workspace`,
+ * `workspace_bytes` and `overlap`. */
 CUBIT_API cubit_status cubit_kernel_launch_raw(cubit_kernel* kernel, const uint32_t grid[3], const void* parameters,
                                                size_t parameter_bytes, const cubit_launch* launch);
 

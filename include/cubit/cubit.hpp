@@ -82,7 +82,8 @@ inline std::string canonical(const std::string& descriptor) {
 inline std::string add_score(const std::string& name, const std::string& text) {
   return detail::text(cubit_add_score, name.c_str(), text.c_str());
 }
-/// The plan of a descriptor for one architecture, and its fragments and layouts, as JSON; see cubit_explain.
+/// The plan of a descriptor for one architecture as JSON; see cubit_explain. explain_layouts() returns the plan's
+/// register fragments and shared-memory layouts; see cubit_explain_layouts.
 inline std::string explain(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_explain, descriptor.c_str(), architecture.c_str());
 }
@@ -96,6 +97,7 @@ class Device;
 /// Destroy a graph before the last copy of its Device.
 class Graph {
  public:
+  /// Takes ownership of `handle`.
   explicit Graph(cubit_graph* handle) : handle_(handle, &cubit_graph_release) {}
   cubit_graph* handle() const { return handle_.get(); }
 
@@ -219,6 +221,7 @@ struct LaunchOptions {
 /// A reference-counted handle to a compiled kernel. Copies share the kernel. A Kernel may outlive its Engine.
 class Kernel {
  public:
+  /// Takes over one reference to `handle`, which the destructor releases.
   explicit Kernel(cubit_kernel* handle) : handle_(handle) {}
   Kernel(const Kernel& other) : handle_(other.handle_) { cubit_kernel_retain(handle_); }
   Kernel(Kernel&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -258,7 +261,7 @@ class Kernel {
     detail::check(cubit_kernel_launch(handle_, address(arguments), &launch));
   }
   /// Launches a kernel that Engine::get made from a cubit_source. `parameters` is the kernel's single by-value
-  /// argument.
+  /// argument. The launch ignores the workspace and `overlap` of `options`; see cubit_kernel_launch_raw.
   template <class Parameters>
   void launch_raw(std::uint32_t grid_x, std::uint32_t grid_y, std::uint32_t grid_z, const Parameters& parameters,
                   const LaunchOptions& options) const {
@@ -333,6 +336,7 @@ class Engine {
     for (const Device& device : devices) handles.push_back(device.handle());
     detail::check(cubit_engine_prepare(handle(), texts.data(), texts.size(), handles.data(), handles.size()));
   }
+  /// Numbers of requests by outcome since the engine's creation; see cubit_counters.
   cubit_counters counters() const {
     cubit_counters counters{};
     counters.size = sizeof counters;
