@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements of the
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Strides count elements of the
  * tensor (bytes for int4_rows caches and for caches of one byte per channel); the last dimension is contiguous. Every
  * pointer and every stride, in bytes, of query, key, value and output must be a multiple of the descriptor's alignment.
  * Strides of output may be negative. Heads must not overwrite one another: the magnitude of a stride is at least what
@@ -54,11 +54,12 @@ typedef struct cubit_gqa_decode_arguments {
   const void* value;      /* as key, with rows of the descriptor's value, value_dim and value_groups */
   const int32_t* lengths; /* [batch] tokens per sequence, clamped to 0 ... max_length; NULL: all max_length */
   void* output;           /* as query, with value_dim for head_dim */
-  float* lse;             /* [batch, kv_heads * heads_per_kv] natural logarithm of the softmax denominator, or NULL;
-                           * query_tokens > 1: [batch, query_tokens, …] */
+  float* lse;             /* [batch, kv_heads * heads_per_kv], dense: natural logarithm of the softmax denominator, or
+                           * NULL; query_tokens > 1: [batch, query_tokens, …] */
   int64_t query_strides[2];  /* batch, head */
-  int64_t key_strides[3];    /* batch (cache=paged: page), token, KV head; from token to token 0 to below 128 MiB */
-  int64_t value_strides[3];  /* batch (cache=paged: page), token, KV head; from token to token 0 to below 128 MiB */
+  int64_t key_strides[3];    /* batch (cache=paged: page), token, KV head. The token stride is not negative and is below
+                              * 128 MiB */
+  int64_t value_strides[3];  /* as key_strides */
   int64_t output_strides[2]; /* batch, head */
   int32_t batch;             /* sequences; 0: nothing is launched; batch * kv_heads at most 8388607 */
   int32_t kv_heads;          /* at least 1 */
@@ -66,8 +67,9 @@ typedef struct cubit_gqa_decode_arguments {
                               * family sm90 batch * kv_heads * max_length, counted in stages of 16 to 256 tokens, times
                               * the head groups that `cubit explain` shows, is below 2^31; each sequence adds a few
                               * stages */
-  float softmax_scale; /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30; softmax_scale times a query is
-                        * below 2^100. For bf16 the product of query and key is a float before it is scaled */
+  float softmax_scale; /* usually 1 / sqrt(head_dim); not 0; magnitude at most 1e30. softmax_scale times a query must be
+                        * below 2^100. With bf16 queries and a bf16 cache the unscaled product query . key must be a
+                        * finite float, too */
   int32_t splits;      /* for tuning: splits of equal size per sequence and KV head, at most 256; 0: cubit decides */
   const int32_t* page_table; /* cache=paged: [batch, at least max_length / page_size, rounded up]; else NULL. The pages
                               * of a sequence's tokens must exist: the kernel does not check page numbers */

@@ -39,7 +39,7 @@ struct GqaDecode {
   std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
   bool window = false;     ///< a query sees the last few tokens and the kept tokens
   bool sinks = false;      ///< a number per head joins the softmax's denominator
-  int alignment = 16;      ///< bytes that every pointer and stride is a multiple of: 16, 8 or 4
+  int alignment = 16;      ///< divides every address and stride, in bytes, of query, key, value, output: 16, 8 or 4
   std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
   int value_dim = 0;            ///< channels of a value, as of head_dim; 0: head_dim
   std::optional<KvFormat> value = {};            ///< format of values; empty: values are stored as keys are

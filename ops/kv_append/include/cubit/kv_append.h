@@ -21,6 +21,10 @@
  * 57344, rounded to the scale's type (fp16 saturates to 65504). The quotient x / scale is rounded, -0 becomes +0, and
  * the result is clamped to -m ... m and rounded to the nearest value of the format, ties to even. A scale of zero gives
  * zeros; 1e-8 in fp16 is such a scale.
+ *
+ * int4_rows are computed in float. With the smallest value lo and the largest value hi of a group, a channel x is
+ * stored as q = (x - lo) * 15 / ((hi - lo) + 1e-8), rounded to an integer, ties to even, and clamped to 0 ... 15. The
+ * header stores scale = (hi - lo) / 15 and shift = lo, both rounded to fp16 and saturated to +-65504.
  */
 #ifndef CUBIT_KV_APPEND_H
 #define CUBIT_KV_APPEND_H
@@ -33,10 +37,10 @@
 extern "C" {
 #endif
 
-/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements; the last
- * dimension is contiguous. The addresses and strides of key, value, cosines and sines, in bytes, are multiples of 16.
- * Strides of the cache and of written scales may be negative. Rows must not overwrite one another: the magnitude of a
- * stride is at least what smaller strides span. The kernel reads the int32 tensors on the device, so that their
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Strides count elements; the
+ * last dimension is contiguous. The addresses and strides of key, value, cosines and sines, in bytes, are multiples of
+ * 16. Strides of the cache and of written scales may be negative. Rows must not overwrite one another: the magnitude of
+ * a stride is at least what smaller strides span. The kernel reads the int32 tensors on the device, so that their
  * contents may change between replays of a CUDA graph. */
 typedef struct cubit_kv_append_arguments {
   size_t size;              /* sizeof(cubit_kv_append_arguments) */

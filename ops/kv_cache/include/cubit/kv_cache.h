@@ -8,16 +8,20 @@
 extern "C" {
 #endif
 
-/* A KV cache, contiguous or paged. A row holds the channels of one token and one KV head and is contiguous.
+/* A KV cache, contiguous or paged. A row holds the channels of one token and one KV head and is contiguous. The
+ * descriptor names the format of a row: one 16-bit number per channel (bf16, fp16), one byte per channel (int8_split,
+ * fp8_e4m3, fp8_e5m2), or a header followed by one nibble per channel (int4_rows). <cubit/kv_cache.hpp> describes each.
  *
- * Device pointers belong to the caller and are valid until the launch has finished. Strides count elements, for
+ * Device pointers belong to the caller and must stay valid until the launch has finished. Strides count elements; for
  * int4_rows and formats of one byte per channel they count bytes. Pointers and strides of key and value, in bytes, are
- * multiples of 16, for int4_rows of 4. If the descriptor gives values their own format or dimension, these rules apply
- * to keys with the keys' format and to values with the values' format.
+ * multiples of 16, for int4_rows of 4. Strides may be negative. If the descriptor gives values their own format or
+ * dimension, these rules apply to keys with the keys' format and to values with the values' format.
  *
  * A paged cache holds token t of sequence b in page page_table[b, t / page_size], at place t % page_size of that page.
  * The kernel reads the page table on the device, so that its contents may change between replays of a CUDA graph. A
- * page number that is negative or not below `pages` stands for no page: the kernel does not touch rows there. */
+ * page number that is negative or not below `pages` stands for no page: the kernel does not touch rows there.
+ *
+ * gqa_decode takes the cache by members of its own struct, with rules of its own. */
 typedef struct cubit_kv_cache {
   void* key;                 /* rows of keys: [batch, at least max_length tokens, kv_heads, row]; paged: [pages,
                               * page_size, kv_heads, row] or, by its strides, [pages, kv_heads, page_size, row] */

@@ -12,7 +12,9 @@ namespace cubit {
 enum class KvFormat {
   bf16,
   fp16,
-  int4_rows,  ///< groups × (scale, shift) in fp16, then head_dim / 2 bytes, low nibble first; scale · q + shift
+  /// A header of (scale, shift) pairs in fp16, one pair for each group of head_dim / groups neighbouring channels, then
+  /// head_dim / 2 bytes of nibbles q = 0 … 15. The low nibble of byte i is channel 2i. value = scale · q + shift.
+  int4_rows,
   // Formats of one byte per channel. Their scales are a separate tensor: see KvScales. value = scale · byte
   int8_split,  ///< signed bytes, -127 … 127
   fp8_e4m3,    ///< e4m3fn: up to 448, no infinity

@@ -19,10 +19,11 @@
 extern "C" {
 #endif
 
-/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements; the last
- * dimension is contiguous. The addresses and strides of key and value, in bytes, are multiples of 16. Strides may be
- * negative. Rows must not overwrite one another: the magnitude of a stride is at least what smaller strides span. The
- * kernel reads the int32 tensors on the device, so that their contents may change between replays of a CUDA graph. */
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Strides count elements; the
+ * last dimension is contiguous. The addresses and strides of key and value, in bytes, are multiples of 16. Strides may
+ * be negative. Rows must not overwrite one another: the magnitude of a stride is at least what smaller strides span.
+ * The kernel reads the int32 tensors on the device, so that their contents may change between replays of a CUDA
+ * graph. */
 typedef struct cubit_kv_gather_arguments {
   size_t size;              /* sizeof(cubit_kv_gather_arguments) */
   void* key;                /* written: [batch, tokens, kv_heads, head_dim] */

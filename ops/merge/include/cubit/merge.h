@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-/* Device pointers belong to the caller and are valid until the launch has finished. Strides count elements; the last
- * dimension of partial_outputs and output is contiguous. The descriptor fixes head_dim and both types: see
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Strides count elements; the
+ * last dimension of partial_outputs and output is contiguous. The descriptor fixes head_dim and both types: see
  * <cubit/merge.hpp>. Addresses and strides of partial_outputs and output, in bytes, are multiples of 16. If one type is
  * float and the other has 16 bits, 8 bytes are enough for the tensor of 16 bits.
  *

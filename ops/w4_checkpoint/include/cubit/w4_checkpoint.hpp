@@ -133,7 +133,7 @@ inline std::size_t column_at(W4Format format, int place) {
   return format == W4Format::awq ? static_cast<std::size_t>(kAwqOrder[index]) : index;
 }
 
-/// A zero less its stored value.
+/// The difference between a zero and its stored value: gptq stores zero - 1.
 inline int stored_less(W4Format format) { return format == W4Format::gptq ? 1 : 0; }
 
 /// The zeros that a word of fields of `bits` stands for, in the order of columns.
@@ -204,7 +204,7 @@ inline void convert_qweight(W4Format from, W4Format to, const W4LayerSizes& size
 }
 
 /// Converts a layer's zeros on up to `threads` threads. `src` and `dst` have sizes.qzeros_words() words each. For a
-/// format that stores no zeros the span is empty, and every zero is 8, with 8 bits 128.
+/// format that stores no zeros the span is empty, and every zero is 8, with 8 bits 128. `src` and `dst` do not overlap.
 ///
 /// Throws Error (invalid argument) that names the first zero that `to` cannot store. With 4 bits gptq stores 1 to 16,
 /// gptq_v2 and awq 0 to 15, symmetric 8. With 8 bits gptq stores 1 to 256, gptq_v2 0 to 255, symmetric 128.
@@ -237,7 +237,8 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
   });
 }
 
-/// Whether g_idx[k] = k / group size for every k, so that g_idx is not needed. awq has no other order.
+/// Whether g_idx[k] = k / group size for every k, so that g_idx is not needed. Only such a layer can be converted to
+/// awq, because awq has no g_idx. False if g_idx has another size than k or if the number of groups is not from 1 to k.
 inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
   if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1 || sizes.groups > sizes.k) return false;
   const std::int64_t group_size = sizes.k / sizes.groups;

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Device pointers belong to the caller and are valid until the launch has finished. Addresses are multiples of 16
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Addresses are multiples of 16
  * bytes; qzeros, and qweight for format=awq, of 4. Tensors that are written are dense, and overlap neither the weights
  * nor one another. */
 typedef struct cubit_w4_quantize_arguments {

@@ -28,7 +28,7 @@ struct W4Quantize {
 
   bool stores_zeros() const { return format != W4Format::symmetric; }
   bool fits_zeros() const { return stores_zeros() && scheme == W4Scheme::asymmetric; }
-  /// The zero point less its stored value.
+  /// The difference between a zero point and its stored value: gptq stores zero - 1.
   int zero_offset() const { return format == W4Format::gptq ? 1 : 0; }
 
   /// The canonical text, which Engine::get takes.

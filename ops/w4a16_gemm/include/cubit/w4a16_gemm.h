@@ -33,15 +33,18 @@ typedef enum cubit_w4a16_decomposition {
                                   * itself; only descriptors with atomic_splits=true accept it */
 } cubit_w4a16_decomposition;
 
-/* The workspace begins with counters, which must be zero before the workspace's first use. A workspace serves one
- * launch at a time; otherwise a launch may never end. Behind the counters lie the partial sums of k. For tile_m=64 in
- * family sm90 (the default on sm_90a unless batch_invariant=true), except for format=awq, the workspace also holds a
- * reordered copy of the activations: m rows of k elements, k rounded up to a multiple of 64, of 2 bytes. */
-
-/* Device pointers belong to the caller and are valid until the launch has finished. Addresses are multiples of 16 bytes
- * (qzeros: of 4, for bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row count elements and
- * are multiples of 8 from 0 to 2^30. output_stride is at least a row's columns unless m is 1. All other tensors are
- * dense. */
+/* Device pointers belong to the caller and must stay valid until the launch has finished. Addresses are multiples of 16
+ * bytes (qzeros: of 4, for bits=8 of 8; qweight: of the descriptor's alignment). Strides from row to row count elements
+ * and are multiples of 8 from 0 to 2^30. output_stride is at least a row's columns unless m is 1. All other tensors are
+ * dense. With format=awq the descriptor's alignment also divides n / 2, the bytes of a row of qweight, and with
+ * function=silu_gate n / 4, where the up-projection columns begin.
+ *
+ * The workspace of a launch (cubit_launch in <cubit/cubit.h>) begins with counters, which must be zero before the
+ * workspace's first use. A workspace serves one launch at a time; otherwise a launch may never end. Partial sums of k
+ * follow the counters. For tile_m=64 in family sm90 (the default on sm_90a unless batch_invariant=true), except for
+ * format=awq, the workspace also holds a reordered copy of the activations: m rows of k elements, k rounded up to a
+ * multiple of 64, of 2 bytes. A launch that asks for stream-K, or for more than one split, is refused if its tiles need
+ * more counters than a workspace has; the error names the largest number of tiles. */
 typedef struct cubit_w4a16_gemm_arguments {
   size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
   const void* activations;   /* [m, k] */
@@ -57,7 +60,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   int64_t residual_stride;   /* at least 0 */
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
   int32_t m;                 /* rows of activations, at most 2147483583; 0: nothing is launched */
-  int32_t n;             /* columns of the weights, a multiple of 8; with function=silu_gate of 16; at most 16776960 */
+  int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of 16; at most 65535 * tile_n */
   int32_t k;             /* a multiple of the group size, or of 8 if one group has all of k; at least 1, at most 2^30 */
   int32_t decomposition; /* a cubit_w4a16_decomposition */
   int32_t splits; /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */

@@ -43,9 +43,10 @@ struct W4a16Gemm {
   /// Columns of the weights that a block computes: 256, or with a tile_m of at most 16 also 64 and 32, and on sm_90a
   /// 224, 160, 128 and 96.
   int tile_n = 256;
-  /// g_idx names the group of each k. Not for awq, and not if one group has all of k. With fp16, scale · (q - zero)
-  /// must not exceed 65504, otherwise outputs are NaN; scales up to 4094 (bits=8: 255) are safe. An infinite activation
-  /// gives NaN, too, because a weight is multiplied as two terms.
+  /// g_idx names the group of each k. Not for awq, and not if one group has all of k. Every weight is dequantised
+  /// before its product, as the sum of two numbers of type `element`. With activation_order and fp16, the magnitude of
+  /// scale · (q - zero) must therefore not exceed 65504, otherwise outputs are NaN; scales up to 4094 (bits=8: 255) are
+  /// safe. With activation_order an infinite activation gives NaN, because the second number may be 0.
   bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
