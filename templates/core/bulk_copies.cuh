@@ -10,10 +10,10 @@
 
 namespace cubit {
 
-/// Sets the number of registers per thread from here on: give_registers lowers the number, take_registers raises it,
-/// and 0 keeps the number that the kernel was launched with. All warps of a warpgroup (four warps, from a multiple of
-/// four on) must call the function together. take_registers waits until other warpgroups have released enough
-/// registers.
+/// Sets the number of registers per thread to kCount from here on: give_registers lowers the number, take_registers
+/// raises it. kCount is a multiple of 8 from 24 to 256; 0 keeps the number that the kernel was launched with. All warps
+/// of a warpgroup (warps 4i to 4i + 3 of the block) must call the function. take_registers waits until other warpgroups
+/// have released enough registers.
 template <int kCount>
 __device__ __forceinline__ void give_registers() {
   if constexpr (kCount > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -99,8 +99,10 @@ __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Starts a TMA box copy. The box begins at element 0 of the first dimension and at elements y, z, u, v of the other
-/// four. Elements outside the tensor are filled with zeros.
+/// Starts a TMA box copy of a five-dimensional tensor that adds its bytes to the transaction count of `barrier`. The
+/// box begins at element 0 of the first (contiguous) dimension and at elements y, z, u, v of the other four. Elements
+/// outside the tensor are filled with zeros. `dst` is a shared-memory address and a multiple of 128 bytes. One thread
+/// calls the function.
 __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int y, int z, int u, int v, uint32 barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3, %4, %5}], "

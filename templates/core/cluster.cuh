@@ -50,8 +50,8 @@ __device__ __forceinline__ void send(uint32 address, float4 value, uint32 barrie
 }
 
 /// Makes one arrival at a mapped mbarrier (address_in_block). The arrival releases this thread's reads and writes, and
-/// all accesses of other threads that this thread already observes. The release is a device-wide fence, so call the
-/// function from one thread that no other thread is waiting for.
+/// all accesses of other threads that this thread already observes. The release takes as long as a device-wide fence.
+/// Call the function from one thread, whose delay holds up no other thread of its block.
 __device__ __forceinline__ void arrive_in_block(uint32 barrier) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

@@ -78,8 +78,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32 (&dst)[4], uint3
                : "memory");
 }
 
-/// Loads kWords consecutive 32-bit words from shared memory. The address must be aligned to the words' size, at most 16
-/// bytes.
+/// Loads kWords consecutive 32-bit words (1, 2, 4 or 8) from shared memory. The address must be a multiple of 4 bytes
+/// for 1 word, of 8 bytes for 2 words, and of 16 bytes for 4 and 8 words.
 template <int kWords>
 __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 address) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4 || kWords == 8);
@@ -98,8 +98,8 @@ __device__ __forceinline__ void load_shared(uint32 (&dst)[kWords], uint32 addres
   }
 }
 
-/// Loads four words from shared memory on every call. The load is volatile because ptxas merges two equal loads that
-/// are not.
+/// Loads four words from shared memory on every call. ptxas merges equal loads from one address; a volatile load is
+/// never merged.
 __device__ __forceinline__ void load_shared_again(uint32 (&dst)[4], uint32 address) {
   asm volatile("ld.volatile.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
                : "=r"(dst[0]), "=r"(dst[1]), "=r"(dst[2]), "=r"(dst[3])
@@ -133,7 +133,7 @@ __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
-/// Stores kWords words (1, 2 or 4) to shared memory; the address must be aligned to the words' size.
+/// Stores kWords words (1, 2 or 4) to shared memory; the address must be a multiple of the words' total size.
 template <int kWords>
 __device__ __forceinline__ void store_shared(uint32 address, const uint32 (&words)[kWords]) {
   static_assert(kWords == 1 || kWords == 2 || kWords == 4);
@@ -159,7 +159,8 @@ __device__ __forceinline__ void store_shared(uint32 address, float2 value) {
   asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(address), "f"(value.x), "f"(value.y) : "memory");
 }
 
-/// Loads kWords words of read-only global memory, with the widest vectors that an alignment of kAlignment bytes allows.
+/// Loads kWords words of global memory that nothing writes while the kernel runs (ld.global.nc), with the widest
+/// vectors that an alignment of kAlignment bytes allows.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src) {
   const uint32* words = static_cast<const uint32*>(src);
@@ -181,7 +182,8 @@ __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* s
   }
 }
 
-/// Loads kWords words of read-only global memory. If `valid` is false, the result is zeros and `src` is not read.
+/// Loads kWords words of global memory as the function above does. If `valid` is false, the result is zeros and `src`
+/// is not read.
 template <int kWords, int kAlignment>
 __device__ __forceinline__ void load_global(uint32 (&dst)[kWords], const void* src, bool valid) {
 #pragma unroll
@@ -217,8 +219,8 @@ __device__ __forceinline__ float4 load_partial4(const char* src) {
                : "memory");
   return value;
 }
-/// Loads four floats that other blocks have stored, with order guarantees among the threads of this GPU alone. The
-/// volatile loads next to this function are also ordered with the host; the attention merge can afford that extra cost.
+/// Loads four floats that other blocks have stored, with the scope of this GPU (ld.relaxed.gpu). The volatile loads
+/// load_partial4 and load_partial2 have system scope, which costs more; the attention merge can afford that.
 __device__ __forceinline__ float4 load_other_blocks(const char* src) {
   float4 value;
   asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"

@@ -8,14 +8,15 @@ namespace cubit {
 inline constexpr float kLn2 = 0.693147180559945309f;
 inline constexpr float kLog2e = 1.44269504088896341f;
 
-/// 2^x with relative error 2^-22. Subnormal results are flushed to zero, and 2^-inf is 0.
+/// 2^x with relative error 2^-22 (PTX ISA, "ex2"). Subnormal results are flushed to zero, and 2^-inf is 0.
 __device__ __forceinline__ float exp2_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-/// log2(x) with absolute error 2^-22.
+/// log2(x) for x > 0. The absolute error is 2^-22 for x from 0.5 to 2; for all other x the relative error is 2^-22 (PTX
+/// ISA, "lg2"). A subnormal x counts as 0, and log2(0) is minus infinity.
 __device__ __forceinline__ float log2_fast(float x) {
   float result;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -45,7 +46,7 @@ __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<uint32>(exponent + 127) << 23);
 }
 
-/// 1 / x with relative error 2^-23; x and 1 / x must be normal numbers.
+/// 1 / x with relative error 2^-23 (PTX ISA, "rcp"); x and 1 / x must be normal numbers.
 __device__ __forceinline__ float reciprocal_fast(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

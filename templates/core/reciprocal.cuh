@@ -42,9 +42,10 @@ __device__ __forceinline__ float divided_by(float x) {
   return __fmaf_rn(x, kNearest, __fmul_rn(x, kRest));
 }
 
-/// Returns false if the second part of the reciprocal would be subnormal, or if the divisor's fraction bits are all
-/// ones. The reciprocal of an all-ones fraction lies farthest from a float, and a half times 1 + 2^-24 would come out
-/// as a half.
+/// Returns whether Reciprocal may be used for a positive divisor. Two cases are excluded. First, the second part of the
+/// reciprocal must not be subnormal. Second, the divisor's fraction bits must not be all ones: the reciprocal of such a
+/// divisor lies farthest from a float, so a quotient just above a half, 0.5 · (1 + 2^-24), would come out as exactly a
+/// half and be rounded down instead of up.
 __device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
   return divisor < 0x1p60f && (~__float_as_uint(divisor) & 0x7fffffu) != 0;
 }
@@ -52,8 +53,9 @@ __device__ __forceinline__ bool divides_by_reciprocal(float divisor) {
 /// 1.5 · 2^23 leaves no bits for a fraction. Adding kRounder to a value rounds the value to an integer, ties to even,
 /// and leaves the integer in the low bits of the sum.
 inline constexpr float kRounder = 12582912.f;
-/// Sum of eight copies of the bits of kRounder, each shifted 4 bits further than the last, which is what accumulates in
-/// a word of eight nibbles: 0x4b400000 · 0x11111111.
+/// Packing eight rounded values into nibbles: word = 16 · word + bits of (value + kRounder), for each value in turn.
+/// The bits of kRounder then appear eight times in the word, each time shifted 4 bits further. Subtracting this
+/// constant, 0x4b400000 · 0x11111111, leaves the nibbles.
 inline constexpr uint32 kRounderNibbles = 0x4b400000u * 0x11111111u;
 
 }  // namespace cubit

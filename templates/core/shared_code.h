@@ -1,4 +1,4 @@
-// CUBIT_SHARED_CODE marks functions that the host and the kernels compute alike.
+// CUBIT_SHARED_CODE marks constexpr functions that are compiled for the host and for kernels, with equal results.
 #pragma once
 
 #ifdef __CUDACC__

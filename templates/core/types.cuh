@@ -53,7 +53,8 @@ struct Pair<Half> {
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
-  /// (max(|a0|, |b0|), max(|a1|, |b1|)); both halves of `a` must be non-negative.
+  /// (max(|a0|, |b0|), max(|a1|, |b1|)); both halves of `a` must be non-negative. Of a number and a NaN the result is
+  /// the number.
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
 #if __CUDA_ARCH__ >= 800
     return larger(a, b & 0x7fff7fffu);
@@ -170,8 +171,8 @@ __device__ __forceinline__ int lane_index() {
   return kRecomputed ? recomputed(lane_index()) : lane_index();
 }
 
-/// Returns `value` unchanged and forces the compiler to compute `value` here, once. Without the barrier the compiler
-/// computes cheap invariants again inside a loop, once per branch that uses them.
+/// Returns `value` unchanged and forces the compiler to compute `value` here, once. Without the asm statement the
+/// compiler computes cheap invariants again inside a loop, once per branch that uses them.
 __device__ __forceinline__ uint32 settled(uint32 value) {
   asm volatile("" : "+r"(value));
   return value;

@@ -15,8 +15,10 @@
 
 namespace cubit {
 
-/// Matrix descriptor of B at a shared-memory address, transposed or not. The high half of the descriptor holds the
-/// swizzle mode and the stride from one group of 8 rows to the next.
+/// Matrix descriptor of B at a shared-memory address, transposed or not. The address must be a multiple of 1024,
+/// because the descriptor's base offset is 0. The caller adds 32 / 16 to the descriptor for the next 16 values along k
+/// within the rows of 128 bytes, or 2048 / 16 for the next 16 rows of a transposed B. The high half of the descriptor
+/// holds the swizzle mode and the stride from one group of 8 rows to the next.
 __device__ __forceinline__ uint64 describe_rows_of_128(uint32 address) {
   constexpr uint64 kStride = 1024 / 16;
   constexpr uint64 kSwizzle128 = 1;
