@@ -88,17 +88,17 @@ class Arrivals {
     return {SlicesToMerge::kNone, 0};
   }
 
-  /// Records that `merged` slices no longer wait for the last arrival; one thread calls the function. The result is an
-  /// argument of forget(). The atomic and the store in forget() are relaxed: all threads see the changes of a single
-  /// word in the same order.
+  /// Records in the word that the slices of `merged` no longer wait for the last arrival; one thread calls the
+  /// function. Pass the result to reset_if_last(). This atomic and the store in reset_if_last() are relaxed, which is
+  /// enough: all threads see the changes of a single word in the same order.
   __device__ __forceinline__ uint64 inform(const SlicesToMerge& merged) const {
     const uint64 more = static_cast<uint64>(1 + __popc(merged.left)) << kInformedAt;
     uint64 before;
     asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(word_), "l"(more) : "memory");
     return before + more;
   }
-  /// Resets the word to zero if this block is the last to learn of the last arrival. With a single slice there is
-  /// nothing to learn.
+  /// Resets the word to zero if this block is the last to learn of the last arrival. `word` is the result of inform().
+  /// With a single slice inform() is not called, and the word is always reset.
   __device__ __forceinline__ void reset_if_last(uint64 word, int slices) const {
     if (slices > 1 && static_cast<int>(word >> kInformedAt & 0xffff) != slices) return;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word_), "l"(uint64{0}) : "memory");
@@ -130,7 +130,8 @@ class Arrivals {
   int blocks_;
 };
 
-/// Merges one slice of a sequence's query rows; all consumer warps call the function.
+/// Merges one slice of a sequence's query rows; all consumer warps call the function. For one query row and four
+/// channels, combine_blocks(partials, row, quad) returns the Combined result of all given partial results.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge_slice(const GqaDecodeArguments& args, const PartialResults& partials,
                                             const Heads& heads, const WarpResults& results, uint32 slice,

@@ -1,7 +1,11 @@
 // Split-KV partial results of attention and their combination.
 //
-// Each block that works on a share of a sequence produces one partial result: unnormalised outputs, a reference
-// exponent and a sum of weights. Combining rescales all partial results to a common reference exponent.
+// Each block that works on a share of a sequence produces one partial result: for each query row a reference exponent
+// r, the sum of the weights 2^(s - r) over the block's tokens, where s is a token's score in base 2, and the sum of the
+// values times these weights (unnormalised output). Combining rescales all partial results to a common reference
+// exponent.
+//
+// In this file `head` is the index of a query row, and `quad` the index of four neighbouring channels.
 #pragma once
 
 #include "core/copies.cuh"
@@ -12,13 +16,14 @@ namespace cubit {
 
 /// Partial results of the same query rows from the blocks of a sequence. Strides are in bytes.
 struct PartialResults {
-  const char* outputs;  // [count][rows][quads of channels] float4
-  const char* stats;    // [count][rows] float2
-  int count;            // partial results, at least 1
-  uint32 result_stride;
-  uint32 head_stride;
-  uint32 stats_stride;  // from one partial result to the next
-  // Additional offsets of the first partial result.
+  const char* outputs;   // [count][rows][quads of channels] float4
+  const char* stats;     // [count][rows] float2: reference exponent and sum of weights
+  int count;             // partial results, at least 1
+  uint32 result_stride;  // of outputs, from one partial result to the next
+  uint32 head_stride;    // of outputs, from one query row to the next
+  uint32 stats_stride;   // of stats, from one partial result to the next
+  // Additional offsets, in bytes, of the first partial result. In the sm_90 kernel the block in which a sequence begins
+  // uses its odd slot, and all other blocks of the sequence use their even slots.
   uint32 first_output = 0;
   uint32 first_stats = 0;
 
@@ -51,9 +56,9 @@ struct PartialResults {
 
 /// Combined result of a query row, for four channels.
 struct Combined {
-  float4 output;  // four channels, unnormalised
-  float reference;
-  float sum;
+  float4 output;    // four channels, unnormalised
+  float reference;  // reference exponent, in base 2
+  float sum;        // sum of weights relative to the reference exponent
 };
 
 __device__ __forceinline__ void scale(Combined& result, float factor) {
@@ -75,7 +80,8 @@ __device__ __forceinline__ void add(Combined& result, float weight, float4 value
 /// exp2 must never receive -inf - -inf.
 __device__ __forceinline__ Combined nothing() { return {make_float4(0.f, 0.f, 0.f, 0.f), kBelowEveryScore, 0.f}; }
 
-/// Adds kCount partial results. A missing partial result has reference -inf, sum 0 and outputs 0.
+/// Adds kCount partial results; stat[i] is (reference exponent, sum of weights). A missing partial result has reference
+/// -inf, sum 0 and outputs 0.
 template <int kCount>
 __device__ __forceinline__ void add(Combined& result, const float2 (&stat)[kCount], const float4 (&value)[kCount]) {
   float reference = result.reference;

@@ -18,7 +18,9 @@ constexpr uint32 kHalfStage = kStageBytes / 2;                  // bytes of a st
 /// True if rows of the cache are no multiple of 16 bytes, so that rows of several warps lie next to each other for
 /// alignment.
 constexpr bool kRowsAreUnaligned = Keys::kRowBytes % 16 != 0;
+// Sets of warps whose rows are interleaved; the rows of the sets follow one another in a stage.
 constexpr int kInterleavedSets = kRowWarps / plan::kInterleavedWarps;
+// Interleaved rows of a stage's keys, each with one row of every warp of a set.
 constexpr int kStageRows = kStageTokens * kInterleavedSets;
 
 /// True if stages are visited in increasing order: from the first to the last, or cyclically from a start offset.
@@ -122,6 +124,7 @@ struct StageTokens {
     if constexpr (plan::Tokens::kIsWindow) return has(index) ? index : tokens.has(first) ? 0 : count - 1;
     return min(index, count - 1);
   }
+  /// Returns whether all `of_stage` tokens of a full stage are read.
   __device__ __forceinline__ bool are_all(int of_stage) const {
     if constexpr (plan::Tokens::kIsWindow) return tokens.has_all(first, of_stage);
     // Compare `left`, not `count`: ptxas of CUDA 13.0 for sm_90a may compile a comparison of count with of_stage as a

@@ -25,7 +25,7 @@ struct NextScales {
 };
 
 /// Scale loads of a consumer warp for one work item: the scales of each stage are loaded while the previous stage is in
-/// use.
+/// use. If kAny is false, the cache has no separate scale tensors and all functions do nothing.
 template <bool kAny>
 class ScaleLoads {
  public:

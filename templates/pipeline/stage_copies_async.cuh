@@ -3,11 +3,12 @@
 // Interface of this role, which stage_copies_registers.cuh implements too:
 //   kAhead                  number of stages that may be in flight while one is in use
 //   kHolds                  true if the vectors stay in registers until store() writes them to shared memory
-//   Pieces<kBytes, kCount>  a thread's vectors of one tensor: start(i, dst, src, valid) for each vector of a stage;
-//                           zeros are written if `valid` is false
+//   Pieces<kBytes, kCount>  a thread's kCount vectors of kBytes bytes of one tensor. start(i, dst, src, valid) starts
+//                           the copy of vector i of a stage; zeros are written if `valid` is false. store(i, dst)
+//                           writes vector i to shared memory if kHolds is true, and otherwise does nothing
 //   close()                 called after a stage's last vector
-//   wait()                  returns when the oldest of kAhead stages has arrived; wait_all() returns when all stages
-//                           have
+//   wait()                  returns when the oldest of the kAhead stages in flight has arrived
+//   wait_all()              returns when no copy is in flight
 #pragma once
 
 #include "core/copies.cuh"

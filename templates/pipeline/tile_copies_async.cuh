@@ -6,6 +6,7 @@
 //   close()   called after the last vector of a tile
 //   land()    called before a tile is used; returns when that tile and all earlier tiles have arrived, so that at most
 //             kStages - 2 tiles are in flight
+//   land_all()  called after the last tile; returns when no copy is in flight
 // The loop over the vectors that are not held is unrolled kUnrolled times. The argument `place(i)` returns the
 // destination of vector i of the most recently started tile; `is_idle(i)` says whether the lane has no such vector.
 #pragma once

@@ -17,8 +17,16 @@
 
 namespace cubit {
 
-/// Kernel arguments with the tensor maps of the cache. The maps have five dimensions: 8 bytes; the parts of a box's row
-/// and the rows, in the order in which the stage holds them; the spans of KV heads; batch entries or pages.
+/// Kernel arguments with the tensor maps of the cache. The maps have elements of 8 bytes and five dimensions:
+///
+///   0     elements of one part of a row; a part is as wide as the swizzle, and an unaligned row is a single part
+///   1, 2  parts of a row, then rows; if plan::kRowsInParts, rows and then parts, as in the stage
+///   3     spans of KV heads
+///   4     batch entries, or pages
+///
+/// A row of a map holds the K or V rows that lie next to each other in the cache and in the stage: of all warps if
+/// there is one column of boxes (args.boxes == 1), otherwise of one span, or with unaligned rows of the interleaved
+/// warps.
 struct Arguments : GqaDecodeArguments {
   TensorMap keys;
   TensorMap values;
@@ -38,9 +46,10 @@ struct CacheBoxes {
   }
 };
 
-/// Issues all box copies of a stage; one thread calls the function, and the stage must be empty. A box holds the rows
-/// of one span of KV heads, or the rows of all warps. With unaligned rows a box holds the rows of the warps that are
-/// interleaved.
+/// Issues all box copies of a stage; one thread calls the function, and the stage must be empty. There are args.boxes
+/// boxes of keys and as many of values. If there is one, the box holds the rows of all warps. Otherwise box i holds
+/// kStageTokens consecutive tokens of the span, for the i-th group of warps; with unaligned rows, the rows of the i-th
+/// set of interleaved warps.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkItem& item, int stage, uint32 dst,
                                            uint32 full) {
   expect_bytes(full, 2 * kHalfStage);
@@ -60,7 +69,8 @@ __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkItem
   }
 }
 
-/// Returns whether a stage is copied by TMA: the tensor maps describe the cache, and all tokens of the stage are read.
+/// Returns whether a stage is copied by TMA: the tensor maps describe the cache (args.boxes is not 0), and all tokens
+/// of the stage are read.
 __device__ __forceinline__ bool is_copied_by_tma(const GqaDecodeArguments& args, const StageTokens& tokens) {
   return args.boxes != 0 && tokens.are_all(1 << args.stage_tokens_log2);
 }

@@ -21,8 +21,8 @@ namespace cubit {
 
 using Scheduler = TileScheduler<plan::kSegmentEndStages, plan::kSequenceOverheadStages, count_stages>;
 
-/// Work queue entry: a work item as the producer publishes it. An entry is two 16-byte vectors, all of which are
-/// written.
+/// Work queue entry: a work item as the producer publishes it. An entry has eight words, so that two 16-byte vectors
+/// without padding copy it.
 struct alignas(16) QueueEntry {
   WorkItem item;
   Owners owners;  // blocks that share the item's sequence
@@ -76,8 +76,8 @@ struct Rings {
     return {both, both + 8};
   }
 
-  /// Initialises all mbarriers; one thread calls the function. With several threads, each would have to wait for the
-  /// others.
+  /// Initialises all mbarriers. One thread calls the function, so that the same thread can start the first copies at
+  /// once; with several threads, each would have to wait for the other threads' mbarriers.
   __device__ __forceinline__ void init_barriers() const {
 #pragma unroll
     for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
