@@ -41,7 +41,9 @@ struct GqaDecodeArguments {
   int splits;        // sm_75 and sm_80 kernels only
   // sm_90 kernel only, see sm90_gqa_decode.cuh:
   int span_log2;  // KV heads that a block processes together
-  int boxes;      // box columns of a stage's keys, and of its values; 0: the tensor maps do not describe the cache
+  // Box columns: a stage's keys, and its values, are cut into this many columns, and a box copies rows of one column.
+  // 1: the column has the rows of all warps; more: see copy_boxes(); 0: the tensor maps do not describe the cache.
+  int boxes;
   int stage_tokens_log2;  // tokens of a stage
   int row_step_log2;      // tokens from one row of a warp to the warp's next row
   unsigned pace;          // copy pacing: 1/1024 ns in which the memory delivers a stage, see copy_pacing.cuh; 0: no
@@ -67,10 +69,10 @@ struct GqaDecodeArguments {
   long long page_table_stride;  // entries from one sequence to the next
   DivideBy page_size;
   // Paged caches with box copies in the sm_90 kernel, see PageWindow:
-  int granules_log2;         // granules of a stage
-  int column_granules_log2;  // granules of a column of boxes
+  int granules_log2;         // granules of a stage's keys
+  int column_granules_log2;  // granules of a box column
   int box_parts;             // boxes of a granule: one for each part of its rows, or a single box for all parts
-  unsigned box_bytes;
+  unsigned box_bytes;        // bytes of a box
   // Several query tokens per sequence, see query_tokens.cuh:
   long long query_token_stride;
   long long output_token_stride;

@@ -65,9 +65,8 @@ namespace cubit {
 constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all of k
 constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr int kSteps = gemm_lanes::kStageK / 16;  // wgmma instructions per stage and tile
-// A batch is one commit group of wgmma instructions of one tile, within one quantisation group. With the accumulators
-// of 64 rows, the operands of only 64 values along k fit into the registers.
-// Steps of 16 values along k per batch.
+// Steps of 16 values along k per batch. A batch is one commit group of wgmma instructions of one tile, within one
+// quantisation group. With the accumulators of 64 rows, the operands of only 64 values along k fit into the registers.
 constexpr int kBatchSteps = plan::kGroup == 32 ? 2 : plan::kTileM > 32 || plan::kGroup == 64 ? 4 : 8;
 constexpr int kBatches = kSteps / kBatchSteps;  // batches per stage and tile
 constexpr int kGroupBatches = kBatches / kStageGroups;
@@ -91,8 +90,10 @@ struct Arguments : BoxArguments, ReorderedMap<plan::kReorders> {};
 /// reorders the rest in the workspace.
 struct OwnStages {
   static constexpr int kCount = 2;
-  // The producer warp must not wait at an `empty` barrier before it has joined the vote on the block's reorder slice,
-  // for which the consumer warps wait.
+  // Before their first stage the consumer warps wait until the producer warp says whether the block has taken its own
+  // reorder slice (vote_taken in reordered_activations.cuh). The producer warp says so when it reaches stage kCount.
+  // Until then the producer warp must not wait for consumer warps. Stage kCount therefore lies in the first round of
+  // the ring, where waits at `empty` return at once.
   static_assert(kCount < plan::kStages);
   int left = kCount;
 

@@ -26,11 +26,13 @@
 //
 // A parity distinguishes a phase from the next phase, but not from the phase after that. So no warp may be two phases
 // ahead. If kStages is a multiple of kPartitionsK, every place in the ring belongs to one consumer warp, and the two
-// waits above suffice. Otherwise consumer warps wait at `empty` as well. The following argument shows that this
-// suffices. All stages of one consumer warp, and all contents of one place, have the same producer warp, which copies
-// in order. Before that producer warp copied the consumer warp's previous stage, it had already copied the previous
-// contents of the current place, and before that copy it had waited until the consumer warp of the contents before was
-// done.
+// waits above suffice. Otherwise a consumer warp first waits at `empty` until the place's previous contents have been
+// read, and then at `full`. This suffices for the following reason. Let consumer warp t wait for stage s, which lies in
+// place p. kPartitionsK and kStages are multiples of kProducerWarps, so the stages of t and the contents of p all come
+// from one producer warp, which copies in order. Warp t has read its previous stage, s - kPartitionsK. Because kStages
+// is at least kPartitionsK, the producer warp had by then copied stage s - kStages into p. Before that copy it had
+// waited until stage s - 2 kStages had been read. So at most one phase of `empty` and one phase of `full` of place p
+// are outstanding, and the parities are unambiguous.
 //
 // Producer throttling: if all blocks fill their rings as fast as they can, their first stages arrive later, and some
 // blocks get ahead of other blocks. A producer warp therefore repeats its wait kProducerPauses times, which costs time

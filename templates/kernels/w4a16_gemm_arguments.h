@@ -6,7 +6,7 @@ namespace cubit {
 struct W4a16GemmArguments {
   const void* activations;  // [m, k]
   const void* qweight;      // packed words: see the headers in weight_format/
-  const void* qzeros;       // [k / group, n / 8] words; not read if zeros are not stored
+  const void* qzeros;       // [k / group, n / 8] words, for 8 bits n / 4; not read if zeros are not stored
   const void* scales;       // [k / group, n] fp16
   const unsigned* g_idx;    // [k] group of each k; read only with activation order
   const void* bias;         // [n]; read only if the epilogue has a bias
