@@ -1,15 +1,16 @@
 // Block-level parts of GQA decode that the kernel families share around their main loops: query rows, masking, and the
 // work of one warp on a stage. warp_results.cuh continues behind the main loop.
 //
-// A query row is one query head of one query token; a KV head has heads × query tokens of them. All query rows of a
-// block belong to one warp. In the sm_90 kernel they may instead be distributed over kQueryGroups warps that work on
-// the same K/V rows: warp w then has the K/V rows of row warp w / kQueryGroups and the query rows of group w %
-// kQueryGroups.
+// A query row is one query head of one query token; a KV head has heads × query tokens of them. Usually every warp
+// processes all query rows of the block (of one KV head, if the block has several), and the warps of a KV head differ
+// in their K/V rows. In the sm_90 kernel, kQueryGroups neighbouring warps may process the same K/V rows and divide the
+// query rows among them. Warp w then has the K/V rows of row warp w / kQueryGroups and the query rows of query group
+// w % kQueryGroups.
 //
 // The plan chooses the following roles. Each role is a header with a fixed interface:
 //   plan::Cache   cache addressing, see kv_contiguous.cuh
-//   plan::Queries query tokens: what a query row is and which positions it sees, see query_tokens.cuh. In this file,
-//                 "head" counts the query heads of every query token separately
+//   plan::Queries query tokens: what a query row is and which positions it sees, see query_tokens.cuh. In this file and
+//                 in the formats, "head" means a query row, and a head tile is 8 query rows
 //   plan::Keys, plan::Values  number formats, equal or different (kv_rows16.cuh, kv_int4_rows.cuh, kv_bytes.cuh; each
 //                 file serves both roles); whole warps call all functions. Both roles have:
 //     Layout                        which scores a lane holds, see score_layout.cuh
@@ -24,19 +25,24 @@
 //     RawQuery, fetch_query(raw, rows, heads)   global loads of a block's query rows
 //     Query, load_query(query, raw, scale)   conversion into the B operand, scaled as the format requires, see
 //                                   query_operands.cuh
-//     OneTile, kSharedQueryFactor   sm_80 kernel: the same two steps for a single head tile with the same operand
-//                                   layout, and the factor for `scale` in that case
+//     OneTile, kSharedQueryFactor   sm_80 kernel, query operands in shared memory: OneTile is a format with the same
+//                                   operand layout that makes the operands of a single head tile. `scale` must then be
+//                                   multiplied by kSharedQueryFactor
 //     key_factor(args)              common factor of all keys
-//     scores(query, stage, tile scales, scores)       scores of a step in base 2, [accumulator][element]
+//     scores(query, stage, tile scales, scores)       scaled scores of a step in base 2, [accumulator][element] as
+//                                   Layout says
 // Members of plan::Values:
 //     ValueScales, load_value_scales(scales, stage, tile scales)   what accumulate needs to know about a tile's values
 //                                   in advance; `peak` is the largest factor of a weight if kWeightsAreScaled;
 //                                   kAnyFactor says that factors may also be small
 //     scale_outputs(output, args)   multiplies by the common factor of all values
-//     Accumulator, accumulate(output, softmax, stage, scales, weights), rescale(output, factors)
+//     Accumulator                   unnormalised outputs of the warp
+//     accumulate(output, softmax, stage, scales, weights)   adds the products of a step's weights and values to
+//                                   `output`, and the weights as rounded to the softmax sums (unless kSumsWeights)
+//     rescale(output, factors)      multiplies the outputs of each query row by the row's factor
 //     kSumsWeights, add_weights(softmax, output)   the accumulator sums the weights, and passes the sums to the softmax
 //                                   at the end
-//     store(output, dst, pitch)     stores unnormalised outputs as floats in shared memory
+//     store(output, dst, pitch)     stores the unnormalised outputs as floats: dst[head * pitch + channel]
 // Further roles:
 //   plan::Stage   sm_80 kernel: where rows lie in a stage and which lanes copy them, see kv_stage.cuh
 //   plan::Tokens  which tokens are read and seen, see tokens_all.cuh
@@ -64,7 +70,7 @@ using Scales = TileScales<Keys::Scales, Values::Scales>;
 using Layout = Keys::Layout;
 using Softmax = OnlineSoftmax<Layout, Values::kAnyFactor, !Values::kSumsWeights>;
 
-constexpr int kThreads = plan::kWarps * kWarpSize;  // of the consumer warps
+constexpr int kThreads = plan::kWarps * kWarpSize;  // threads of the consumer warps
 constexpr int kRowWarps = plan::kWarps / plan::kQueryGroups;
 constexpr int kTileTokens = lanes::kTileRows;
 constexpr int kTileBytes = plan::kTileBytes;  // distance between tiles of keys, or of values, if a stage has several
@@ -219,7 +225,9 @@ struct StageScales {
 };
 
 /// Processes one warp's tiles of a stage: first the keys, then the values. Positions that `queries` does not see or
-/// that `tokens` hides are masked.
+/// that `tokens` hides are masked. All lanes of the warp call the function, and with plan::kHeadsAreM all warps of the
+/// warpgroup. Before the call, the copies of the warp's rows must be complete and visible to the warp. When the
+/// function returns, other lanes may still read the stage, so the stage may be filled again only after a __syncwarp().
 template <class Rows>
 __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, const Rows& rows,
                                        const plan::Queries& queries, const plan::Tokens& tokens, Softmax& softmax,
@@ -238,7 +246,8 @@ __device__ __forceinline__ void attend(const Keys::Query& query, uint32 stage, c
     for (int step = 0; step < kSteps; ++step)
       mask_scores(scores[step], rows, step * kStepTokens, queries, tokens, steps);
   }
-  // Only one tile's scales stay in registers; the scales of the other tiles are loaded again at their use.
+  // Only the scales of step 0 stay in registers, because the loop ends with that step. The scales of later steps are
+  // loaded again where they are used.
   Values::ValueScales scales;
   float peak = 0.f;
 #pragma unroll

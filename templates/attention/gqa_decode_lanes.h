@@ -1,7 +1,11 @@
 // Shared-memory accesses of each lane: which byte of a stage and which element of a merge a lane reads or writes. The
 // kernels and the plan's proofs (ops/gqa_decode/accesses.cpp) use the same functions.
 //
-// The rows of a stage are 16 rows of keys followed by 16 rows of values.
+// The rows of a stage are 16 rows of keys followed by 16 rows of values. As in mma.cuh, r is lane / 4 and c is
+// lane % 4.
+//
+// PTX ISA, "ldmatrix": lanes 8i … 8i + 7 give the row addresses of matrix i. The functions for ldmatrix return the row
+// whose address the lane gives. A matrix is 8 rows × 16 bytes.
 #pragma once
 
 #include "core/shared_code.h"
@@ -17,16 +21,19 @@ struct Place {
   int byte;
 };
 
-/// Vector that a lane copies with its i-th copy of `rows` rows, where `rows` is 16 or 32. Bytes are counted from the
-/// row's start in the cache, and a row beyond the last is no row. By default whole rows are copied in order, so that
-/// neighbouring lanes read consecutive bytes.
+/// Vector of copy_bytes bytes that a lane copies with its i-th copy of `rows` rows, where `rows` is 16 or 32. Bytes are
+/// counted from the row's start in the cache. If the returned row is not below `rows`, the lane copies nothing. By
+/// default the vectors are numbered row after row, and copy i has vectors 32i … 32i + 31, so that neighbouring lanes
+/// read consecutive bytes.
 ///
-/// Narrow copies of rows with a header are different, because their number of vectors per row is no power of two. They
-/// first copy the words, a power of two per row, and then the headers. The rows of one copy are therefore the lane's
-/// row plus a constant, and nothing needs a division by 17. Rows whose words are copied together are 4, 2 and 1 apart
-/// (the lane's bits reversed): at a pitch of 80 or 48 bytes they fall into different banks. If the number of words is a
-/// sum of two powers of two (head_dim 96, 160 and 192), the last words, as many as the smaller power, come after the
-/// other words of every row.
+/// Copies of 4 or 8 bytes have another order if rows have a header, because the number of vectors per row is then no
+/// power of two. The vectors of packed nibbles ("words" below) of all rows come first, and the headers of all rows come
+/// last. The row of copy i is therefore a function of the lane plus a function of i, and nothing needs a division by
+/// 17. A copy of words takes 1, 2, 4 or 8 rows of 8. Two rows are 4 apart, four rows are 2 apart, and their order is
+/// bit-reversed. At a pitch of 80 or 48 bytes these rows fall into different banks.
+///
+/// If the number of words per row is a sum of two powers of two (head_dim 96, 160 and 192), copies first take `most`
+/// words of every row, where `most` is the larger power. The remaining words of every row follow.
 CUBIT_SHARED_CODE Place copied_piece(int i, int lane, int header_bytes, int row_bytes, int copy_bytes, int rows) {
   const unsigned vectors = row_bytes / copy_bytes;
   if (header_bytes == 0 || copy_bytes == 16) {
@@ -44,7 +51,7 @@ CUBIT_SHARED_CODE Place copied_piece(int i, int lane, int header_bytes, int row_
   while (2 * most <= words) most *= 2;
   const int most_copies = most * rows / kWarpSize;
   if (i < most_copies) {
-    const int steps = most / 4;  // copies of 8 rows
+    const int steps = most / 4;  // number of copies that 8 rows take
     const int at = lane / most;
     const int reversed = (at & 1) * 4 + (at & 2) + at / 4;
     return {i / steps * 8 + i % steps + reversed, header_bytes + lane % most * copy_bytes};
@@ -64,7 +71,8 @@ CUBIT_SHARED_CODE int count_copies(int header_bytes, int row_bytes, int copy_byt
   return (vectors - headers) / kWarpSize + (headers + kWarpSize - 1) / kWarpSize;
 }
 
-/// The sm_90 kernel's 16-byte vector number `vector` of a stage's keys, or of its values, row after row.
+/// Place of 16-byte vector number `vector` of a stage's keys, or of its values, in the sm_90 kernel. Vectors are
+/// numbered row after row.
 CUBIT_SHARED_CODE Place bulk_piece(int vector, int row_bytes) {
   const int vectors = row_bytes / 16;
   return {vector / vectors, vector % vectors * 16};
@@ -121,7 +129,8 @@ CUBIT_SHARED_CODE Place int4_token_pairs(int lane, int i, int pair, int first_ro
   return {first_row + 2 * (lane % 4) + i % 2 + 8 * (i / 2), 4 * pair};
 }
 
-/// Stores of the zeros next to a header: 8 rows from `row` on, one word per 8 lanes.
+/// Stores of the zeros between a header and the next 16-byte boundary, in the 8 rows from `row` on: lane % 8 selects
+/// the row, and lane / 8 selects the word. Lanes beyond the last word of padding store nothing.
 CUBIT_SHARED_CODE Place int4_padding(int lane, int row, int header_bytes) {
   return {row + lane % 8, header_bytes + lane / 8 * 4};
 }
@@ -132,7 +141,7 @@ CUBIT_SHARED_CODE int accumulator_head(int lane, int tile, int i) { return 8 * t
 /// First or second head of a lane, in layouts whose accumulator rows are heads.
 CUBIT_SHARED_CODE int row_head(int lane, int head) { return lane / 4 + 8 * head; }
 
-/// First of the two channels that a lane of Rows16ByHeads holds of each group of 8.
+/// First of the two channels that a lane of Rows16ByHeads holds of channels 8 · eight … 8 · eight + 7.
 CUBIT_SHARED_CODE int row_channel(int lane, int eight) { return 8 * eight + 2 * (lane % 4); }
 
 /// Channel of element i of block `step` in Rows16.
@@ -144,10 +153,10 @@ CUBIT_SHARED_CODE int byte_channel(int lane, int step) { return 16 * step + 2 * 
 /// First of the four channels of matrix `matrix` that a lane of Int4Rows holds.
 CUBIT_SHARED_CODE int int4_channel(int lane, int matrix) { return 32 * matrix + 4 * (lane / 4); }
 
-/// Unaligned rows of Int4Rows, which may begin at any word of a 16-byte vector: `words_before` words of that vector
-/// come before the row's words. A lane holds the same word of each 16 bytes, or after transposition the same half of a
-/// word. These functions return which word, or half word, of a matrix that is; a matrix begins in one 16-byte vector
-/// and ends in the next.
+/// Unaligned rows of Int4Rows: the packed words of a row may begin at any word of a 16-byte vector of the stage, and
+/// `words_before` words of that vector come before them. A matrix of 4 packed words then begins in one 16-byte vector
+/// and ends in the next. Untransposed, ldmatrix gives a lane word c of every vector; transposed, ldmatrix gives it half
+/// word r. These functions return the index of that word, or of that half word, within a matrix of packed words.
 CUBIT_SHARED_CODE int int4_word_between(int lane, int words_before) { return (lane + 4 - words_before) % 4; }
 CUBIT_SHARED_CODE int int4_half_between(int lane, int words_before) { return (lane / 4 + 8 - 2 * words_before) % 8; }
 

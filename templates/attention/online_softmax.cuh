@@ -17,7 +17,10 @@ namespace cubit {
 /// kAnyFactor: the factors of weights may also be small. Weights are then as large as the factors allow, which keeps
 /// the products far from the subnormals of fp16.
 /// kAddsWeights: this class adds up the weights of each step. Otherwise a number format sums the weights and passes the
-/// sums to add() at the end.
+/// sums to add() at the end; only then are sums nonzero, so raise() need not rescale them.
+///
+/// All lanes of a warp call weigh() and finish() together, because both functions contain shuffles. A query row has the
+/// same reference in all lanes that hold its scores.
 template <class Layout, bool kAnyFactor = false, bool kAddsWeights = true>
 class OnlineSoftmax {
   static constexpr int kSets = Layout::kSets;
@@ -123,6 +126,8 @@ class OnlineSoftmax {
   __device__ __forceinline__ float ceiling_of(float reference) const { return sum_rounded_down(reference, bits_); }
   __device__ __forceinline__ float ceiling(int tile, int i) const { return ceiling_of(reference(tile, i)); }
 
+  /// Raises the reference of each query row whose scores exceed its ceiling, and calls rescale() with the factors
+  /// 2^(old reference - new reference).
   template <int kSteps, class Rescale>
   __device__ __forceinline__ void raise(const float (&scores)[kSteps][kTiles][4], Rescale&& rescale) {
     Factors peaks;

@@ -1,5 +1,8 @@
-// Query operands for rows of packed nibbles. A head's channels are ordered along k as the nibbles of a word are. The
-// operands also hold the sums of Q over quantisation groups, by which the shifts of the keys are multiplied.
+// Query operands for rows of packed nibbles: the B operands of the products with key words and with key headers.
+//
+// The products with words extract nibbles without reordering them (kv_int4_rows.cuh), so Q's channels are ordered along
+// k as the extraction orders the nibbles. The products with headers multiply the shifts of the keys by the sums of Q
+// over quantisation groups. As in mma.cuh, r is lane / 4 and c is lane % 4.
 #pragma once
 
 #include "attention/query_operands.cuh"
@@ -12,9 +15,11 @@
 
 namespace cubit {
 
-/// Words of a lane's query operands. Each matrix has four words for its two products; a tail follows. The tail holds
-/// the operands of the shift term, the pairs (0, sum of Q over group c + 4 · chunk): first the high parts of all
-/// chunks, then the low parts. The tail ends with two factors, which are floats.
+/// Words of a lane's query operands for one head tile. A matrix of 32 channels takes four words: b0 and b1 of the
+/// product with the lower bytes of the key words, then b0 and b1 of the product with their upper bytes. A tail follows.
+/// The tail holds the operands of the shift term: lane (r, c) has, for head r, the fp16 pairs (0, sum of Q over group
+/// c + 4 · chunk). The sums as rounded to fp16 (high parts) of all chunks come first, then the remainders (low parts).
+/// The tail ends with two floats: the score factors of heads 2c and 2c + 1.
 template <class Shape>
 struct Int4QueryWords {
   static constexpr int kSumsAt = 4 * Shape::kMatrices;
@@ -38,7 +43,8 @@ struct Int4QueryWords {
   }
 };
 
-/// A head's channels 32 · matrix + 8c … 8c + 7, held by the lanes r of the head in the order of global memory.
+/// Queries as loaded from global memory. Lane (r, c) has head 8 · tile + r. words[tile][matrix] are the head's channels
+/// 32 · matrix + 8w … 32 · matrix + 8w + 7, two in a word, with w = Alignment::word_of(lane) (w = c for aligned rows).
 template <class QueryElement, class Shape, class Alignment, int kHeadTiles, int kAlignment>
 struct QueryForInt4Rows {
   static constexpr int kMatrices = Shape::kMatrices;
@@ -70,7 +76,9 @@ struct QueryForInt4Rows {
     }
   }
 
-  /// Makes the operands. `factor` multiplies the scores: the softmax scale in base 2.
+  /// Makes the operands and stores them in `query`; whole warps call the function. Each head's channels are multiplied
+  /// by a power of two, see query_scale.cuh. `factor` is the softmax scale in base 2. The stored score factors also
+  /// undo the power of two and the factor 2^-24 of the products of packed words.
   template <class Query>
   __device__ __forceinline__ void make_operands(Query& query, float factor) const {
     using Source = Pair<QueryElement>;
@@ -96,7 +104,9 @@ struct QueryForInt4Rows {
   }
 
  private:
-  /// Packs channels in the order of the words' nibbles along k; the odd channels are divided by 16.
+  /// Packs channels in the order in which the products extract nibbles: b0 has channels (2i, 2i + 4) and b1 has
+  /// channels (2i + 1, 2i + 5) of the lane's 8. Odd channels are divided by 16, because odd nibbles are extracted 16
+  /// times larger.
   static __device__ __forceinline__ void pack(uint32 (&operands)[Words::kCount], const uint32 (&raw)[kMatrices][4],
                                               float scale) {
     using Source = Pair<QueryElement>;
@@ -112,9 +122,11 @@ struct QueryForInt4Rows {
     }
   }
 
-  /// Computes the group sums with tensor cores: row 2g + 1 of A selects the channels of group g. The product is an
-  /// accumulator that already has the layout of the shift term's B operand. In unaligned rows, g also counts the words
-  /// before headers.
+  /// Computes the group sums with tensor cores: row 2g + 1 of A has ones (and sixteens, for the channels that pack()
+  /// has divided) at the channels of group g and zeros elsewhere; even rows of A are zeros. Rows 0-7 and 8-15 of the
+  /// accumulator are the pairs of chunk 0 and of chunk 1. Rounded to fp16 and transposed, these rows are the B operands
+  /// of the shift term. In unaligned rows, words of other rows may come before a header in its 16-byte vector; g counts
+  /// these words as well.
   static __device__ __forceinline__ void add_sums(uint32 (&operands)[Words::kCount]) {
     const int lane = lane_index();
     const int first_pair = Alignment::words_before_header();

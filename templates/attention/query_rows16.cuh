@@ -9,8 +9,8 @@
 
 namespace cubit {
 
-/// Queries of heads lane / 4, lane / 4 + 8, and so on: kEights heads with 16 channels per step, converted for rows of
-/// Element.
+/// Queries of heads lane / 4, lane / 4 + 8, and so on, kEights heads in all, for rows of Element. A step is 16
+/// channels. The lane has channels 2c, 2c + 1, 2c + 8 and 2c + 9 of each step, with c = lane % 4.
 template <class QueryElement, class Element, int kEights, int kSteps>
 struct QueryForRows16 {
   // An fp16 query has more significant bits than bf16, so the query becomes a sum of two bf16 terms.
@@ -18,7 +18,7 @@ struct QueryForRows16 {
   // Only fp16 operands need a scale, because bf16 has the exponent range of float.
   static constexpr bool kScaled = kSameType<Element, Half>;
 
-  /// [head][step][channels 0-7 or 8-15 of the step]: two channels per word.
+  /// [head][step][half], as loaded: word `half` has channels 16 · step + 8 · half + 2c and the next channel.
   uint32 words[kEights][kSteps][2];
 
   /// Loads the queries of `heads` heads; heads beyond the last are zeros.
@@ -55,7 +55,8 @@ struct QueryForRows16 {
     return kScaled ? query_exponent(peak_of_head(peak)) : 0;
   }
 
-  /// Packs a word of an operand, one word for each term.
+  /// Multiplies the two channels of `raw` by `scale` and packs them as a word of each term. The terms add up to the
+  /// channels; if Element and QueryElement are both bf16, `scale` must be 1.
   static __device__ __forceinline__ void pack(uint32 (&terms)[kTerms], uint32 raw, float scale) {
     if constexpr (kSameType<Element, Bfloat16> && kSameType<QueryElement, Bfloat16>) {
       terms[0] = raw;

@@ -6,9 +6,11 @@
 
 namespace cubit {
 
-/// Exponent shift that brings a head's largest magnitude into [2^7, 2^8). In that range, bf16 and fp16 queries are
-/// exact in fp16 down to 2^-21 of the maximum, and the division by 16 that the INT4 format needs leaves normal numbers.
-/// If the sum over kSummedChannels channels could exceed the range of fp16, the target is one bit less.
+/// Exponent of the power of two that brings a head's largest magnitude `peak` into [2^7, 2^8). In that range, bf16 and
+/// fp16 queries are exact in fp16 down to 2^-21 of the maximum. The INT4 format divides half of the channels by 16, and
+/// these are exact down to 2^-17 of the maximum. If the sum over kSummedChannels channels could exceed the range of
+/// fp16, the target is one bit less. The exponent is at most 126, so that power_of_two() can represent both the factor
+/// and its reciprocal.
 template <int kSummedChannels = 1>
 __device__ __forceinline__ int query_exponent(float peak) {
   constexpr int kTarget = kSummedChannels * 256 <= 65504 ? 7 : 6;

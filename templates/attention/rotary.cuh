@@ -6,9 +6,10 @@
 //
 // Interface of a rotation, which belongs to one token: the constructor Rotation<kLanes>(lane, lanes, cosines, sines,
 // exists) loads the angles of this lane's channels. The first `lanes` of a row's kLanes lanes hold channels to rotate.
-// Only these lanes read the table, and only if the position `exists`. turn<Element>(values, words) rotates a row of the
-// token: `values` holds this lane's channels as floats, and `words` holds the loaded pairs of Elements. All lanes of a
-// warp call turn() together. NoRotary has no turn(): its words are stored unchanged.
+// Only these lanes read the table, and only if the position `exists`. `cosines` and `sines` are the position's rows of
+// the tables, with one float per pair. turn<Element>(values, words) rotates a row of the token: `words` holds this
+// lane's 8 channels as loaded pairs of Elements, and `values` holds the same channels as floats, which turn() replaces.
+// All lanes of a warp call turn() together. NoRotary has no turn(): its words are stored unchanged.
 #pragma once
 
 #include "core/types.cuh"
@@ -85,7 +86,7 @@ class HalfSplitRotary {
     float other[kLaneChannels];
     widen<Element>(other, others);
 #pragma unroll
-    // The sum or difference is rounded once.
+    // The product with a sign of 1 or -1 is exact, so the fused operation equals a rounded sum or difference.
     for (int i = 0; i < kLaneChannels; ++i)
       values[i] = __fmaf_rn(__fmul_rn(other[i], sine_[i]), sign_, __fmul_rn(values[i], cosine_[i]));
   }

@@ -1,5 +1,5 @@
 // Layouts of a warp's scores: the token and the query row of each accumulator element of a step. Accumulators are those
-// of mma.cuh; their rows are tokens in one layout and heads in the other.
+// of mma.cuh, with r = lane / 4 and c = lane % 4; their rows are tokens in one layout and heads in the other.
 //
 // Interface of a layout:
 //   kSets, kTiles                 a lane holds scores of 2 · kSets query rows, in kTiles accumulators:
@@ -37,8 +37,8 @@ struct TokensByHeads {
   static __device__ __forceinline__ bool is_first(int lane) { return lane < 4; }
 };
 
-/// 16 heads × 8 tokens in each accumulator: lane (r, c) has tokens 2c and 2c + 1 of heads r and r + 8. If there are at
-/// most 8 heads, the second head is absent.
+/// 16 heads × 8 tokens in each accumulator: lane (r, c) has tokens 2c and 2c + 1 of heads r and r + 8. kHeadsOfLane is
+/// 1 if a warp has at most 8 heads. Head r + 8 is then absent, and elements 2 and 3 have no meaning.
 template <int kTokenTiles, int kHeadsOfLane>
 struct HeadsByTokens {
   static constexpr int kSets = 1;

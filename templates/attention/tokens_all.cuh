@@ -4,8 +4,11 @@
 //   kIsWindow               whether the role depends on more than the length
 //   Tokens(args, length, first_query)   constructor, once per block or stage; `first_query` is the position of the
 //                           first query token
-//   visited()               number of tokens that the main loop visits. token(index) is visited token number `index`;
-//                           index is a multiple of 16, and the next 15 tokens follow consecutively
+//   length()                tokens of the sequence
+//   visited()               number of tokens that the main loop visits, in whole tiles of 16 except at the end of the
+//                           sequence. A visited tile may have tokens that are not read
+//   token(index)            visited token number `index`, where index is a multiple of 16; the tokens of the tile are
+//                           this token and the next 15
 //   has(token)              whether the token is read; has_all(first, count) says so for a range, has_tile(first) for
 //                           16 tokens
 //   readable(first)         a token that is read, provided that one of the 16 tokens from `first` on is read
@@ -22,6 +25,7 @@ class AllTokens {
  public:
   static constexpr bool kIsWindow = false;
 
+  /// For the sm_90 kernel where it counts the rows of a warp instead of token positions.
   __device__ __forceinline__ explicit AllTokens(int length) : length_(length) {}
   __device__ __forceinline__ AllTokens(const GqaDecodeArguments&, int length, int) : length_(length) {}
 

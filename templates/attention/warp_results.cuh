@@ -32,7 +32,7 @@ __device__ __forceinline__ WarpResults results_in(unsigned char* shared) {
           reinterpret_cast<float2*>(outputs + kRowWarps * plan::kHeadsPerBlock * kMergePitch)};
 }
 
-/// Stores a warp's reference exponents and sums, [kHeadsPerWarp].
+/// Stores a warp's reference exponents and sums at dst[0 … kHeadsPerWarp - 1]; called after finish_softmax().
 __device__ __forceinline__ void store_stats(const Softmax& softmax, float2* dst) {
   const int lane = lane_index<plan::kRecomputesLanes>();
   if (!Layout::is_first(lane)) return;  // all lanes of a query row have its totals
@@ -93,8 +93,9 @@ struct RowInShared {
   uint32 outputs;
 };
 
-/// Combines the results of all row warps that have the query row: every span-th warp. The span is a power of two. The
-/// template searches for its value from kSpan on, so that all loads are in flight together and have constant offsets.
+/// Combines the results of all row warps that have the query row: every span-th warp, from the warp of `row` on. The
+/// span and kRowWarps are powers of two. The function calls itself with twice the kSpan until kSpan equals `span`. Each
+/// instance knows the span at compile time, so all its loads are in flight together and have constant offsets.
 template <int kSpan = 1>
 __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int span) {
   if constexpr (kSpan == kRowWarps) {                 // one warp
@@ -118,7 +119,8 @@ __device__ __forceinline__ Combined combine_warps(const RowInShared& row, int sp
   }
 }
 
-/// Combines four channels of a query row over all row warps that have it. Row warp w has results of KV head w % span.
+/// Combines four channels of a query row over all row warps that have the row. `row` is below heads.rows() and counts
+/// the query rows of all KV heads of the span. Row warp w has the results of KV head w % span.
 __device__ __forceinline__ Combined combine_warps(const WarpResults& results, const Heads& heads, int row, int quad) {
   return combine_warps(
       {shared_address(results.stats + row), shared_address(results.outputs + row * kMergePitch + 4 * quad)},
@@ -172,6 +174,7 @@ struct ResultSlot {
 
 /// Merges the warps' results, and then, in the last block to arrive, the results of all blocks. Each thread handles
 /// four channels of one query row per step. combine_blocks(partials, row, quad) combines the results of several blocks.
+/// All consumer warps call the function, after a barrier that follows the stores of every warp's results.
 template <class CombineBlocks>
 __device__ __forceinline__ void merge(const GqaDecodeArguments& args, const ResultSlot& destination, const Heads& heads,
                                       const WarpResults& results, const CombineBlocks& combine_blocks) {
