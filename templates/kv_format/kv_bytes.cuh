@@ -1,13 +1,15 @@
 // KV number formats of one byte per channel (int8, e4m3, e5m2), with scales in separate tensors: value = scale · byte.
 //
-// Bytes become fp16 operands without rounding, two at a time. A signed byte is placed below the exponent of 1024, which
-// is then subtracted. An e5m2 byte is the upper byte of an fp16. An e4m3 byte is converted by an instruction if the
-// architecture has it. Otherwise its exponent and fraction are shifted by one bit, which makes the value 2^8 times
-// smaller; tensor cores multiply the resulting subnormals exactly. The conversion permutes channels along k, and Q's
-// registers follow the same permutation.
+// Bytes become fp16 operands without rounding, two at a time. A signed byte n plus 128 becomes the low byte of an fp16
+// with the value 1024 + 128 + n, and a subtraction of 1152 leaves n. An e5m2 byte is the upper byte of an fp16. An e4m3
+// byte is converted by an instruction if the architecture has one. Otherwise the byte is also made the upper byte of an
+// fp16, and its exponent and fraction are shifted right by one bit. The fp16 is then 2^8 times smaller than the e4m3
+// number; tensor cores multiply fp16 subnormals exactly.
 //
-// A matrix of ldmatrix is 8 rows × 16 bytes: 16 channels, which form a step. Lane (r, c) receives channels 4c … 4c+3 of
-// row r, or after transposition channels 2r and 2r+1 of tokens 2c and 2c+1.
+// A matrix of ldmatrix is 8 rows × 16 bytes: 16 channels, which form a step. With r = lane / 4 and c = lane % 4, lane
+// (r, c) receives channels 4c … 4c+3 of row r, or after transposition channels 2r and 2r+1 of tokens 2c and 2c+1. The
+// mma of a key step therefore has channels 4c and 4c+1 at k = 2c and 2c+1, and channels 4c+2 and 4c+3 at k = 2c+8 and
+// 2c+9. Q's registers follow the same order.
 //
 //   Scores:   per group  S += scale · (K · Qᵀ)
 //   Outputs:  per group  Oᵀ += Vᵀ · (P · scale)ᵀ
@@ -35,13 +37,11 @@ namespace cubit {
 /// a and b of a prepared word as a pair of fp16 values that are kSmaller times smaller.
 struct Int8Operand {
   static constexpr float kSmaller = 1.f;
-  static __device__ __forceinline__ uint32 prepared(uint32 word) {
-    return word ^ 0x80808080u;
-  }  // adds 128 to each
-     // byte
+  /// Adds 128 to each byte.
+  static __device__ __forceinline__ uint32 prepared(uint32 word) { return word ^ 0x80808080u; }
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    // 1024 + 128 + n, minus 1152.
+    // The bytes become 1024 + 128 + n in fp16, and 1152 is subtracted.
     return Pair<Half>::difference(__byte_perm(word, 0x64646464u, 0x4040 + (kHigh << 8) + kLow), 0x64806480u);
   }
 };
@@ -121,7 +121,8 @@ struct RowsOfBytes {
   static constexpr bool kAnyFactor = kScalesRows;
   static constexpr bool kSumsWeights = false;
 
-  /// Scales of a tile's values for rows r and r + 8, and their largest magnitude.
+  /// Scales of a tile's values for rows r and r + 8, which are the tokens of the lane's weights, and the largest
+  /// magnitude of these scales.
   struct ValueScales {
     float rows[2][kRowScales];
     float peak = 0.f;
@@ -143,7 +144,8 @@ struct RowsOfBytes {
     }
   }
 
-  /// A head's channels 16 · step + 4c … 4c + 3, held by the lanes r of the head.
+  /// Queries as loaded. Lane (r, c) has head 8 · tile + r; words[tile][step] are the head's channels
+  /// 16 · step + 4c … 16 · step + 4c + 3.
   struct RawQuery {
     uint32 words[kHeadTiles][kSteps][2];
   };

@@ -5,12 +5,14 @@
 //   rows(args, batch, kv_head)      constructor
 //   place(token)                    the place of a token; a page lookup if kIsPaged, so callers issue it early
 //   key(place), value(place)        addresses of a token's rows
-//   key_stride(), value_stride()    bytes from row to row, in 32 bits, so that a row's address is one multiply-add; in
-//                                   a paged cache valid only within a page
-//   has_tiles_in_pages()            whether the 16 tokens of every tile, from a multiple of 16 on, lie in one page
-//   place.behind(n)                 the place of the n-th token behind, within the same page
+//   key_stride(), value_stride()    bytes from a token's row to the next token's row, in 32 bits, so that a row's
+//                                   address is one multiply-add; in a paged cache valid only within a page
+//   place.behind(n)                 place of the token that is n positions later; in a paged cache that token must lie
+//                                   in the same page
 //   scale_rows(of keys).at(place)   address of a row's scales, if the number format has separate scales
-//   keys(first), values(first)      rows of a contiguous cache from a token on, for the sm_90 kernel
+//   keys(first), values(first)      contiguous cache only, for the sm_90 kernel: rows from token `first` on
+//   has_tiles_in_pages()            paged cache only: whether the 16 tokens of every tile, from a multiple of 16 on,
+//                                   lie in one page
 // Rows at or beyond the sequence's length may not exist, and the caller must not read them.
 #pragma once
 

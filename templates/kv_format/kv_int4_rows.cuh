@@ -2,15 +2,18 @@
 // first; value = scale · nibble + shift.
 //
 // Nibbles are never dequantised. `word & 0x000f000f` is a pair of fp16 subnormals n0 · 2^-24, `word & 0x00f000f0` is
-// the pair 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. This extraction permutes channels along k,
-// and Q's registers follow the same permutation. The factor 2^24 is undone on accumulators, and the factor 16 on Q.
-// Values use the cheaper pair n0 + 16 · n1 (`word & 0x00ff00ff`, or a word's upper bytes unmasked) and undo the mixture
-// on the stored output. Keys cannot: that would need a difference of two Q values, which is not exact.
+// the pair 16 · n1 · 2^-24, and tensor cores multiply subnormals exactly. A word therefore yields the channel pairs (0,
+// 4), (1, 5), (2, 6) and (3, 7) along k, and Q's registers have the same order. Accumulators are multiplied by 2^24 at
+// the end, and Q's odd channels are divided by 16 in advance. Values use the cheaper pair n0 + 16 · n1 (`word &
+// 0x00ff00ff`, or a word's upper bytes unmasked), and store() separates the two channels. Keys cannot use that pair: Q
+// would need the difference of two channels, which is not exact.
 //
 //   A stage's row:  | header, padded with zeros to 16 bytes | head_dim / 2 bytes of words |
 //
 // Unaligned rows lie in the stage as in the cache instead, see kv_int4_rows_alignment.cuh. A matrix of ldmatrix is 8
-// rows × 16 bytes: 32 channels. Lane (r, c) receives word c of row r, which holds channels 8c … 8c+7.
+// rows × 16 bytes: 32 channels. With r = lane / 4 and c = lane % 4, lane (r, c) receives word c of row r, which holds
+// channels 8c … 8c+7. After transposition, the lane receives half word r of rows 2c and 2c+1, which holds channels
+// 4r … 4r+3.
 //
 //   Scores:   per group  S += scale · (K words · Qᵀ),  and once per tile  S += headers · (0, group sum of Q) pairs
 //   Outputs:  per group  Oᵀ += (V words)ᵀ · (P · scale)ᵀ,  and once per tile  shifts += headersᵀ · Pᵀ
@@ -62,16 +65,17 @@ struct Int4Rows : WithoutScales {
   using QueryWords = Int4QueryWords<Shape>;
   static constexpr int kQueryWords = QueryWords::kCount;
   using Query = typename ChooseQuery<kQueryIsShared, kHeadTiles, kQueryWords>::Type;
-  /// Makes the operands of a single head tile. Their factors must be multiplied by kSharedQueryFactor: with many tiles,
-  /// the factor 2^24 that the products of packed words lack is applied in advance.
+  /// OneTile makes the operands of a single head tile for shared memory. The factor that is passed to its load_query()
+  /// must be multiplied by kSharedQueryFactor: load_query() includes the factor 2^24 that the products of packed words
+  /// lack, but with shared operands scores() applies 2^24 to each group's products itself.
   static constexpr float kSharedQueryFactor = 1.f / Shape::kSubnormal;
   using OneTile =
       Int4Rows<QueryElement, kHeadDim, kGroups, 8, kAlignment, kAddress, false, nullptr, kCentred, kRecomputesLanes>;
 
   /// True if several head tiles share a tile's rows, which leaves fewer registers per head tile. Weights are then
-  /// transposed once, before they are multiplied by the scales of the groups. The transposed weights are also the A
-  /// operands of two head tiles, so that heads are the M dimension of the shift term, and that product also sums the
-  /// weights.
+  /// transposed once, before they are multiplied by the scales of the groups. In the shift term of the outputs, the
+  /// transposed weights of two head tiles are the A operand, so that heads are the M dimension. That product also sums
+  /// the weights.
   static constexpr bool kManyTiles = kHeadTiles > 1;
   using OutputShifts = Int4OutputShifts<Shape, Alignment, kHeadTiles, kCentred>;
   static constexpr bool kSumsWeights = kManyTiles;
@@ -85,8 +89,9 @@ struct Int4Rows : WithoutScales {
                                                                       : kMostSums;
 
   struct Accumulator {
-    // Block 2i + h holds channels 32i + 4r + 2h of matrix i (rows r), and these channels plus 16 times the next ones
-    // (rows r + 8).
+    // With channel x = 32i + 4r + 2h: block 2i + h has the sums of channel x in elements 0 and 1, and the sums of
+    // channel x plus 16 times the sums of channel x + 1 in elements 2 and 3, for heads 2c and 2c + 1. All sums lack the
+    // factor 2^24.
     float blocks[kHeadTiles][2 * kMatrices][4] = {};
     OutputShifts shifts;
   };
@@ -120,7 +125,8 @@ struct Int4Rows : WithoutScales {
   static __device__ __forceinline__ void scores(const Query& query, uint32 stage, const TileScales&,
                                                 float (&scores)[kHeadTiles][4]) {
     const int lane = lane_index<kRecomputesLanes>();
-    // The rest of a shared query operand is loaded once, together with its factors, after the other words.
+    // The tail of a shared query operand holds the sums of Q and the factors. The tail is loaded once, after the words,
+    // so the shift term comes last.
     constexpr bool kShiftsLast = Query::kIsShared;
     uint32 words[kMatrices][2];
     if constexpr (kShiftsLast) {
@@ -150,6 +156,8 @@ struct Int4Rows : WithoutScales {
           if (matrix % 2 == 0 && !Shape::is_begun(matrix, group))
             Loads::template load_two<false>(words, stage, lane, matrix);
         }
+        // In a matrix that two groups share, `mine` keeps the Q channels of this group. recomputed(-1) hides the
+        // constant from the compiler.
         uint32 mine = 0xffffffffu;
         if (Shape::is_shared(matrix, group))
           mine = Alignment::word_of(lane) / 2 == Shape::half_of(matrix, group) ? recomputed(-1) : 0u;
@@ -227,7 +235,8 @@ struct Int4Rows : WithoutScales {
         uint32 x = words[matrix][0];
         uint32 y = words[matrix][1];
         if (Shape::is_shared(matrix, group)) {
-          // After transposition, lane / 4 counts 4-channel units: the first 4 units are one half, the last 4 the other.
+          // After transposition a lane has 4 channels of the matrix: half words 0-3 are the first half of the matrix,
+          // and half words 4-7 are the second half.
           const uint32 mine = (Alignment::half_word_of(lane) / 4 == Shape::half_of(matrix, group)) ? 0xffffffffu : 0u;
           x &= mine;
           y &= mine;

@@ -2,10 +2,12 @@
 // decides the channels that a lane holds.
 //
 // Unaligned rows, whose size is no multiple of 16 bytes, may lie in the stage as in the cache (sm_90 kernel, kBefore).
-// The row's words then begin anywhere in a 16-byte vector, and so does its header of one or two pairs. The loads fetch
-// one matrix more than the row has. Of each two neighbouring matrices, a lane uses its word of the first if that word
-// belongs to the row, and its word of the second otherwise. The choice is the same for all rows of a warp, so each
-// assembled matrix has all its words, in an order that Q's lanes and the stored outputs follow.
+// The row's header of one or two pairs then lies anywhere in a 16-byte vector, and the packed words follow. The loads
+// fetch whole vectors, so they fetch one matrix more than the row has. A lane holds the same word of every vector. If
+// the row's packed words begin at or before that word of the first vector, the lane uses loaded matrices from the first
+// on, and otherwise from the second on. All rows of a warp begin at the same word of a vector, so each assembled matrix
+// has all its words. Their order among the lanes differs from the order of aligned rows; Q's lanes and the stored
+// outputs have the same order as the words.
 //
 // Interface:
 //   kIsAligned                    whether rows begin at multiples of 16 bytes
@@ -13,7 +15,8 @@
 //   word_of(lane), half_word_of(lane), channel_of(lane, matrix)   the word of a matrix that a lane holds of a key row,
 //                                 the half word that it holds of a value row, and the first of the four channels of
 //                                 that half word
-//   load<kTransposed>(headers, words, stage, lane)   loads headers and words in the form that Int4RowsLoads defines
+//   load<kTransposed>(headers, words, stage, lane)   loads headers and words of keys, or of values with kTransposed, as
+//                                 load_header_matrices() and load_words() of Int4RowsLoads do
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -40,8 +43,9 @@ struct Int4RowsAlignment {
     return lanes::int4_channel_between(lane, matrix, words_before());
   }
 
-  /// The words next to headers of keys are zeroed. Headers of values need no zeros: their columns become rows of the
-  /// product, and the other rows are ignored.
+  /// Loaded matrix 0 has the header too. In a key header's vector, all words that are not the header are zeroed,
+  /// because the shift term sums over the words of the vector. Headers of values need no zeros: each value of the
+  /// vector becomes a row of the product, and rows that belong to no header are ignored.
   template <bool kTransposed>
   static __device__ __forceinline__ void load(uint32 (&headers)[1][2], uint32 (&words)[Shape::kMatrices][2],
                                               uint32 stage, int lane) {

@@ -1,4 +1,7 @@
-// Loads of words and headers of int4_rows from the rows of a stage: keys untransposed, values transposed.
+// Loads of words and headers of int4_rows from the rows of a stage: keys untransposed, values transposed. As in
+// mma.cuh, r is lane / 4 and c is lane % 4. Whole warps call all functions.
+//
+// PTX ISA: "ldmatrix".
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -18,7 +21,9 @@ struct Int4RowsLoads {
   static __device__ __forceinline__ int address(lanes::Place place) { return kAddress(place.row, place.byte); }
   static constexpr __device__ int first_row(bool of_values) { return of_values ? lanes::kTileRows : 0; }
 
-  /// Loads words[matrix]: the words of rows 0-7 and of rows 8-15 in fragment order.
+  /// Loads words[matrix]: element 0 has rows 0-7 and element 1 has rows 8-15. Untransposed, the elements of lane (r, c)
+  /// are word c of rows r and r + 8. Transposed, element 0 is half word r of rows 2c and 2c + 1, and element 1 is the
+  /// same of rows 2c + 8 and 2c + 9.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_words(uint32 (&words)[Shape::kMatrices][2], uint32 stage, int lane) {
 #pragma unroll
@@ -38,7 +43,8 @@ struct Int4RowsLoads {
     }
   }
 
-  /// `row` is the address of the lane's row, in matrix `matrix` or in the next matrix.
+  /// Loads two matrices with ldmatrix.x4. `row` is the address that the lane gives: a row of matrix `matrix` in lanes
+  /// 0-15 and a row of the next matrix in lanes 16-31.
   template <bool kTransposed, int kCount>
   static __device__ __forceinline__ void load_pair(uint32 (&words)[kCount][2], int matrix, uint32 row) {
     uint32 loaded[4];
@@ -59,7 +65,9 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Loads headers as a 16-bit matrix: 8 values of 16 rows per chunk.
+  /// Loads headers as matrices of fp16 values, scale and shift alternating. A chunk is 8 values of a header. Element 0
+  /// of headers[chunk] has rows 0-7, and element 1 has rows 8-15; lane (r, c) has values 2c and 2c + 1 of row r, or
+  /// transposed value r of rows 2c and 2c + 1.
   template <bool kTransposed>
   static __device__ __forceinline__ void load_header_matrices(uint32 (&headers)[Shape::kHeaderChunks][2],
                                                               uint32 stage) {
@@ -90,8 +98,8 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Loads the scales of value rows in the order of the products' k dimension: rows 2c and 2c + 1, and rows 2c + 8 and
-  /// 2c + 9.
+  /// Loads the scales of value rows in the order of the products' k dimension: pairs[0][group] has the scales of rows
+  /// 2c and 2c + 1, and pairs[1][group] the scales of rows 2c + 8 and 2c + 9.
   static __device__ __forceinline__ void load_transposed_scales(uint32 (&pairs)[2][Shape::kGroups], uint32 stage) {
     const int lane = lane_index<kRecomputesLanes>();
 #pragma unroll
@@ -110,8 +118,8 @@ struct Int4RowsLoads {
     }
   }
 
-  /// Zeroes the padding that copies of 16 rows never write, because the shift products read whole 16-byte header
-  /// chunks.
+  /// Zeroes the padding behind the headers of 16 rows from `first_row` on. Copies never write the padding, but the
+  /// products with headers read whole chunks of 16 bytes.
   static __device__ __forceinline__ void clear_padding(uint32 stage, int first_row) {
     constexpr int kPaddingWords = (Shape::kWordsStart - Shape::kHeaderBytes) / 4;
     if constexpr (kPaddingWords > 0) {

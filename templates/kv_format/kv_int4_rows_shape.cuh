@@ -6,9 +6,10 @@
 
 namespace cubit {
 
-/// A matrix of ldmatrix has 16 bytes of a row: words of 32 channels. A matrix is two halves of 16 channels; lanes c =
-/// 0, 1 hold the first half and lanes c = 2, 3 the second. A group is a number of halves; if that number is odd, groups
-/// meet inside a matrix.
+/// A matrix of ldmatrix has 16 bytes of each row: 4 words, or 32 channels. A matrix is two halves of 16 channels; lanes
+/// with lane % 4 = 0 or 1 hold the first half of an untransposed matrix, and the other lanes hold the second half. A
+/// group is a whole number of halves. If that number is odd, every second boundary between groups is in the middle of a
+/// matrix, which two groups then share.
 template <int kChannels, int kGroupCount>
 struct Int4RowsShape {
   static constexpr int kGroups = kGroupCount;
@@ -18,7 +19,7 @@ struct Int4RowsShape {
   static constexpr int kHalvesPerGroup = kGroupChannels / 16;
   static constexpr bool kGroupsShareMatrices = kHalvesPerGroup % 2 == 1;
   static constexpr int kMatricesPerGroup =
-      (kHalvesPerGroup + 1) / 2;  // for every group; of odd-sized groups every second one ends inside a matrix
+      (kHalvesPerGroup + 1) / 2;  // matrices that have channels of a group, the shared matrix included
   static constexpr int kHeaderBytes = 4 * kGroups;
   static constexpr int kHeaderChunks = (kHeaderBytes + 15) / 16;
   static constexpr int kWordsStart = 16 * kHeaderChunks;  // in a stage's row with a padded header
@@ -26,12 +27,14 @@ struct Int4RowsShape {
   static constexpr float kSubnormal = 16777216.f;  // 2^24, the factor that nibbles read as fp16 lack
 
   static constexpr __device__ int first_matrix(int group) { return group * kHalvesPerGroup / 2; }
+  // In the following functions, `matrix` is one of the group's kMatricesPerGroup matrices from first_matrix(group) on.
+
   /// Whether one half of the matrix belongs to another group.
   static constexpr __device__ bool is_shared(int matrix, int group) {
     return kGroupsShareMatrices &&
            (2 * matrix < group * kHalvesPerGroup || 2 * matrix + 2 > (group + 1) * kHalvesPerGroup);
   }
-  /// Whether an earlier group has already used the matrix.
+  /// Whether the previous group shares the matrix and has already used it.
   static constexpr __device__ bool is_begun(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }
   /// The group's half of a shared matrix.
   static constexpr __device__ int half_of(int matrix, int group) { return 2 * matrix < group * kHalvesPerGroup; }

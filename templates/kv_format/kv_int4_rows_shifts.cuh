@@ -3,17 +3,20 @@
 //   Scores:   S += headers · (0, group sum of Q) pairs
 //   Outputs:  shifts += headersᵀ · Pᵀ, and with several head tiles P · headers, which also sums the weights
 //
-// Centring (kCentred): the products of words use b = fp16(P · scale). The roundings of b are multiplied by nibbles,
-// which have no sign, so their error is several times the error from rounding the weights. Multiplied by n - 7.5, the
-// error is as small. Each group is therefore computed, with no other rounding, as
+// Centring (kCentred): the products of words use b = fp16(P · scale), where P is the weight in fp16. The rounding error
+// of b is multiplied by the nibble n. A nibble has no sign, so the resulting error is several times the error that
+// comes from rounding the weights. If the error of b is multiplied by n - 7.5 instead, both errors are of the same
+// size. Each group is therefore computed, with no other rounding, as
 //
 //   Σ b · (n - 7.5) + Σ P · shift + 7.5 · Σ P · scale
 //
-// One more product per group, of b and -7.5, is added to the sums of P · shift; the sums of P · scale lie next to
-// these. With several head tiles the sum of weights needs a column. If a column without a header is free, the sum takes
-// that column. With 4 or 8 groups there is none, and the sum takes the column of the first group's scale. The first
-// group is then centred at n - 4, and 4 · Σ P · scale is a product of its own: 7.5 · scale would be rounded, and 8 ·
-// scale exceeds fp16 if a group spans the range from the least to the greatest number.
+// The product of b and -7.5 is one more product per group. Its result is added to the sums of P · shift. The sums of
+// P · scale come from the same product as the sums of P · shift, because scale and shift are neighbours in the header.
+//
+// With several head tiles the sum of weights needs a column of this product. If a column has no header value (fewer
+// than 4 groups), the sum takes that column. With 4 or 8 groups, the sum takes the column of the first group's scale.
+// The first group is then centred at n - 4, and 4 · Σ P · scale is a product of its own. The factor is 4 because
+// 7.5 · scale would be rounded, and 8 · scale exceeds fp16 if the values of a group span the whole range of fp16.
 #pragma once
 
 #include "attention/query_int4_rows.cuh"
@@ -22,7 +25,8 @@
 
 namespace cubit {
 
-/// Adds the products of key headers and a head tile's sums of Q, which are at the beginning of the operands' tail.
+/// Adds the products of key headers and a head tile's sums of Q to `scores`. The sums are at the beginning of `tail`,
+/// see Int4QueryWords.
 template <class Shape>
 __device__ __forceinline__ void add_score_shifts(float (&scores)[4], const uint32 (&headers)[Shape::kHeaderChunks][2],
                                                  const uint32 (&tail)[Int4QueryWords<Shape>::kTail]) {
@@ -34,7 +38,8 @@ __device__ __forceinline__ void add_score_shifts(float (&scores)[4], const uint3
   }
 }
 
-/// Scores of the shift term alone, scaled down like the products of packed words.
+/// Sets `scores` to the shift term alone. Like the products of packed words, which are added later, these scores lack
+/// the factor 2^24.
 template <class Shape, int kHeadTiles, class Query>
 __device__ __forceinline__ void begin_with_shifts(float (&scores)[kHeadTiles][4], const Query& query,
                                                   const uint32 (&headers)[Shape::kHeaderChunks][2]) {
@@ -50,26 +55,32 @@ __device__ __forceinline__ void begin_with_shifts(float (&scores)[kHeadTiles][4]
   }
 }
 
-/// Sums of weight · shift; if several head tiles share a tile's rows, also the sums of weights. With kCentred the sums
-/// include the correction for centring the products of words at n - 7.5.
+/// Sums of weight · shift and of weight · scale; if several head tiles share a tile's rows, also the sums of weights.
+/// With kCentred the sums include the correction for centring the products of words at n - 7.5. As in mma.cuh, r is
+/// lane / 4 and c is lane % 4. Whole warps call all functions.
 template <class Shape, class Alignment, int kHeadTiles, bool kCentred>
 struct Int4OutputShifts {
   static constexpr bool kManyTiles = kHeadTiles > 1;
   static constexpr int kHeaderChunks = Shape::kHeaderChunks;
 
-  /// With several tiles, the column of the sum of weights in the first block is a column without a header, if there is
-  /// one; this matters with kCentred.
+  /// With several tiles: column of the sum of weights in chunk 0. With kCentred this is a column without a header
+  /// value, if there is one. Otherwise this is column 0, the first group's scale, whose sum is needed only with
+  /// kCentred.
   static constexpr bool kHasFreeColumn = Shape::kGroups < 4;
   static constexpr int kWeightColumn = kCentred && kHasFreeColumn ? 7 : 0;
   /// The group whose sum of weight · scale is missing, because the sum of weights occupies that column.
   static constexpr int kGroupWithoutScale = kManyTiles && !kHasFreeColumn ? 0 : -1;
 
-  // With one tile, row 2g is the sum of weight · scale of group g, and row 2g + 1 the sum of weight · shift, both
-  // behind the words before the header. With several tiles, rows are heads of two tiles, and columns 2c and 2c + 1 of
-  // block i are the two sums of group c + 4i.
+  // With one tile, sums[0][0] is one accumulator whose columns are heads. Row 2g is the sum of weight · scale of group
+  // g, and row 2g + 1 is the sum of weight · shift. In unaligned rows, g also counts the words before the header. With
+  // several tiles, sums[i][chunk] is an accumulator whose rows are the heads of tiles 2i and 2i + 1, and columns 2c and
+  // 2c + 1 are the two sums of group c + 4 · chunk.
   float sums[kManyTiles ? (kHeadTiles + 1) / 2 : 1][kManyTiles ? kHeaderChunks : 1][4] = {};
 
-  /// `rounded` holds the weights in fp16, for rows r and rows r + 8; with several tiles, the weights as operands.
+  /// Adds the products of a tile's value headers and weights. Returns the weights in fp16 in `rounded`. With one tile,
+  /// rounded[0] has the weights of heads 2c and 2c + 1 for tokens r and r + 8, as in the scores. With several tiles,
+  /// rounded[tile] is transposed: the weights of head r for tokens 2c, 2c + 1 and 2c + 8, 2c + 9. `headers` is as
+  /// load_header_matrices<true>() returns it, and add() may change it.
   template <class Softmax>
   __device__ __forceinline__ void add(Softmax& softmax, uint32 (&headers)[kHeaderChunks][2],
                                       const float (&weights)[kHeadTiles][4], uint32 (&rounded)[kHeadTiles][2]) {
@@ -91,7 +102,8 @@ struct Int4OutputShifts {
     }
   }
 
-  /// With kCentred: `products` holds a group's weights times scales, rounded, as operands.
+  /// With kCentred: adds the products of -7.5 (or -4) and a group's b to the sums of weight · shift. products[tile]
+  /// holds b as the B operand of the products of words.
   __device__ __forceinline__ void subtract_middles(int group, const uint32 (&products)[kHeadTiles][2]) {
     if constexpr (kCentred) {
       constexpr uint32 kMinusMiddles = 0xc780c780u;  // -7.5
@@ -175,7 +187,8 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Makes an operand of the first group's scales times 4, in the column of shifts.
+  /// Makes a B operand that has 4 times the first group's scales in the column of the first group's shifts, and zeros
+  /// in the other columns.
   static __device__ __forceinline__ void make_fours(uint32 (&fours)[2], const uint32 (&headers)[2]) {
     constexpr uint32 kFours = 0x44004400u;
     const int lane = recomputed(lane_index());
@@ -186,7 +199,9 @@ struct Int4OutputShifts {
     }
   }
 
-  /// Adds a tile's headers with several head tiles. Afterwards `rounded` is transposed into A operands.
+  /// Adds the products of a tile's weights and headers with several head tiles. The weights of two head tiles are the A
+  /// operand, for which `rounded` is transposed. Ones replace the column kWeightColumn of the headers, so that this
+  /// column sums the weights.
   __device__ __forceinline__ void add_many(uint32 (&headers)[kHeaderChunks][2], uint32 (&rounded)[kHeadTiles][2]) {
     constexpr uint32 kOnes = 0x3c003c00u;
     constexpr bool kAddsFours = kCentred && kGroupWithoutScale >= 0;

@@ -43,6 +43,8 @@ struct Rows16 : WithoutScales {
   using OneTile = Rows16<QueryElement, Element, kHeadDim, 8, kAddress>;
 
   struct Accumulator {
+    // With r = lane / 4 and c = lane % 4: heads 2c and 2c + 1 of channels 16 · step + r (elements 0 and 1) and
+    // 16 · step + r + 8 (elements 2 and 3).
     float blocks[kHeadTiles][kSteps][4] = {};
   };
 

@@ -4,8 +4,14 @@
 //   Outputs:  O (heads × channels) = P (A operand, S as it is) · V (B operand, the stage, transposed)
 //
 // The four warps of a warpgroup process the same K/V rows, namely all rows of a stage that belong to the warpgroup, and
-// each warp has 8 or 16 heads of its own. The 64 rows of a wgmma are 16 rows of each warp. K/V rows lie in shared
-// memory in wgmma's layout, in parts of 128 bytes. Interface of a number format: see gqa_decode_block.cuh.
+// each warp has up to 16 heads of its own. The 64 rows of a wgmma are 16 rows of each warp; rows without a head have
+// zeros as Q. All four warps call scores() and accumulate() together.
+//
+// K/V rows lie in shared memory in the 128-byte swizzle of wgmma.cuh. A row is cut into parts of 128 bytes (64
+// channels): the stage has part 0 of all rows, then part 1 of all rows, and so on. Stages that were not filled by TMA
+// need a fence_async_proxy() before scores(). Interface of a number format: see gqa_decode_block.cuh.
+//
+// PTX ISA: "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"
@@ -35,12 +41,16 @@ struct Rows16ByHeads : WithoutScales {
   // Two terms for bf16 weights, for the reason given in kv_rows16.cuh.
   static constexpr int kWeightTerms = kSameType<Element, Bfloat16> ? 2 : 1;
 
+  /// words[term][step] is an A operand of 16 channels; factors[i] is the score factor of head r + 8i, with
+  /// r = lane / 4.
   struct Query {
     uint32 words[kTerms][kSteps][4];
     float factors[kHeadsOfLane];
   };
 
   struct Accumulator {
+    // Block [part][eight] has channels 64 · part + 8 · eight + 2c and the next channel, with c = lane % 4, of heads r
+    // (elements 0 and 1) and r + 8 (elements 2 and 3).
     float blocks[kParts][8][4] = {};
   };
 

@@ -5,8 +5,9 @@
 //   kCopies           copies of kCopyBytes per lane for a tile of keys and values
 //   vector(i, lane)   the vector that a lane copies with copy i: rows 0 … 15 are keys, further rows values; bytes count
 //                     as in the cache
-//   is_idle(i, lane)  whether the lane has nothing to copy; a constant if this is false for all lanes of copy i
-//   slot(vector)      place of the vector in the stage
+//   is_idle(i, lane)  whether the lane has nothing to copy in copy i. If no lane of copy i is idle, the result is a
+//                     compile-time constant, so that the copy has no branch
+//   slot(vector)      offset of the vector in the stage, in bytes
 #pragma once
 
 #include "attention/gqa_decode_lanes.h"

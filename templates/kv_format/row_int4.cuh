@@ -21,8 +21,9 @@
 
 namespace cubit {
 
-/// Quantisation step number of a value, at most 15. The product x is infinite if a group is wider than the largest
-/// float divided by 15. No other case needs a clamp, because the divisor is at least the group's width.
+/// Returns x / divisor, at most 15, where x is 15 times the distance of a value from the group's lowest value. If the
+/// group is wider than the largest float divided by 15, x may be infinite, and the minimum turns the quotient into 15.
+/// No other case needs the minimum, because the divisor is at least the group's width.
 struct DividedSteps {
   float divisor;
   __device__ __forceinline__ float operator()(float x) const { return fminf(x / divisor, 15.f); }
@@ -97,6 +98,8 @@ class RowInt4 {
     if (stored && lane % kGroupLanes == 0) store_global(header, pair);
   }
 
+  /// Rounds a lane's values to nibbles. Each sum with kRounder has the nibble in its low bits; the other bits of the
+  /// sums add up to kRounderNibbles, which is subtracted at the end (reciprocal.cuh).
   template <class Steps>
   static __device__ __forceinline__ uint32 nibbles(const float (&values)[kLaneChannels], float lowest, Steps steps) {
     uint32 word = 0;

@@ -1,7 +1,8 @@
 // Cache row format of one byte per channel with a scale in a separate tensor for each group of channels: value = scale
 // · byte.
 //
-// A single group may be a row, or a set of rows that share a scale. A lane's 8 channels are 8 bytes.
+// With kGroups = 1 the group is a whole row. All rows may then share one scale: the strides of the scale tensor are 0,
+// and the kernel reads the scale. A lane's 8 channels are 8 bytes.
 //
 // Quantisation, in float: scale = max(largest |x| of the group / kLargest, 1e-8), rounded to the scale's type. The byte
 // is x / scale, clamped to ±kLargest, with -0 replaced by +0, and rounded to nearest even. A scale of zero gives zeros.

@@ -6,8 +6,8 @@
 
 namespace cubit {
 
-/// Loads, stores and rounding of a scale. rounded(scale) is the value that store() writes, saturated to the type's
-/// range.
+/// Loads, stores and rounding of a scale. rounded(scale) is the scale as the type can hold it: saturated to the type's
+/// largest number and rounded to nearest even. The scale that is passed to store() must be a result of rounded().
 template <class Stored>
 struct Scale;
 

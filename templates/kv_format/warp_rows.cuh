@@ -1,4 +1,5 @@
-// Place of a warp's rows in a stage that interleaves the rows of all warps, or of a few warps. Keys come first,
+// Place of a warp's rows in a stage of the sm_90 kernel. A row of the stage has the rows of all warps next to each
+// other, or for unaligned rows the rows of kInterleaved warps (sm90_gqa_decode.cuh, "Stage layout"). Keys come first,
 // followed by values in the same layout.
 #pragma once
 
@@ -13,16 +14,18 @@ __device__ __forceinline__ int warp_of_rows() {
   return warp_index() / kSharers;
 }
 
-/// Place of a byte of this warp's part of a tile's row, where a tile has 16 rows of keys and 16 rows of values. kPlace
-/// is the layout of the rows of all warps. The values are kHalfStage bytes behind the keys.
+/// Offset of a byte in a stage for aligned rows: byte `byte` of this warp's row `row`, where rows 0 … 15 are keys and
+/// rows 16 … 31 are values. kPlace is the layout of the stage's keys, whose rows are kRowBytes per warp. The values are
+/// kHalfStage bytes behind the keys.
 template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers>
 __device__ __forceinline__ int place_in_own_row(int row, int byte) {
   const int warp = warp_of_rows<kSharers>();
   return row / lanes::kTileRows * kHalfStage + kPlace(row % lanes::kTileRows, warp * kRowBytes + byte);
 }
 
-/// Place of a byte if the rows of kInterleaved warps are interleaved: behind the kWarpRows rows of one set of warps
-/// come the rows of the next set. `byte` may be negative, because a row begins anywhere in a 16-byte vector.
+/// The same for unaligned rows, where a row of the stage has the rows of kInterleaved warps. The kWarpRows rows of one
+/// set of kInterleaved warps come first, then the rows of the next set. `byte` may be negative: loads begin at the
+/// 16-byte vector in which the warp's row begins.
 template <int (*kPlace)(int, int), int kRowBytes, int kHalfStage, int kSharers, int kInterleaved, int kWarpRows>
 __device__ __forceinline__ int place_in_own_rows(int row, int byte) {
   const int warp = warp_of_rows<kSharers>();
@@ -30,8 +33,9 @@ __device__ __forceinline__ int place_in_own_rows(int row, int byte) {
          kPlace(warp / kInterleaved * kWarpRows + row % lanes::kTileRows, warp % kInterleaved * kRowBytes + byte);
 }
 
-/// Bytes that come before this warp's rows in the 16-byte vector in which they begin. Rows are kHeaderBytes longer than
-/// a multiple of 16 bytes, and the number of interleaved warps makes their total a multiple of 16.
+/// Bytes of other warps' rows that come before this warp's row in the 16-byte vector in which the row begins. A row is
+/// kHeaderBytes longer than a multiple of 16 bytes, so each warp's row begins kHeaderBytes further on in its vector
+/// than the previous warp's row. The rows of kInterleaved warps together are a multiple of 16 bytes.
 template <int kHeaderBytes, int kSharers, int kInterleaved>
 __device__ __forceinline__ int bytes_before_own_rows() {
   static_assert(kHeaderBytes * kInterleaved == 16);
