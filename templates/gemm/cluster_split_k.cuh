@@ -1,17 +1,20 @@
 // Cluster split-K of the sm_90 GEMM: the two blocks of a 2-CTA cluster compute neighbouring split-K slices of one tile
 // and add their partial sums through distributed shared memory.
 //
-// Each block keeps one half of the tile's rows and sends its sums of the other half to the other block. Only then do
-// partial sums go through the L2. Half as many slices are stored, each with half of the rows per block; with two slices
-// nothing is stored. The scheme needs an even number of slices and an epilogue that is not gated.
+// The block of rank 0 keeps the first half of the tile's rows, and the block of rank 1 keeps the second half. Each
+// block sends its sums of the other half to the other block. If the tile has more than two slices, each block then
+// stores the cluster's sums of its half in the workspace, and the last warp to arrive adds the sums of all clusters.
+// With two slices nothing is stored. The scheme needs an even number of slices and an epilogue that is not gated. A
+// warp has one strip of 32 columns.
 //
-// Slices 2i and 2i + 1 of a tile form cluster i; blockIdx is (slice, column tile, row tile). The counters and the
-// workspace of a tile lie where they lie without clusters, with two differences: a warp has two counters, one for each
-// half of the rows, and the sums of cluster i are stored at index i. The order of the additions is fixed: first the two
-// slices of a cluster, then the clusters in order.
+// Slices 2i and 2i + 1 of a tile form cluster i; blockIdx is (slice, column tile, row tile). The order of the additions
+// is fixed: first the two slices of a cluster, then the clusters in order.
 //
-// Shared memory: the received sums overwrite the pipeline stages (two_cta_cluster.cuh). Each warp receives the sums of
-// the warp with the same number in the other block.
+// Workspace: the partial sums have the layout of plain split-K (merge_splits in w4a16_gemm_block.cuh), but the place of
+// slice i has the sums of cluster i. A tile has 2 · plan::kWarps counters: [half of the rows][warp].
+//
+// Shared memory: the received sums overwrite the pipeline stages (two_cta_cluster.cuh), [warp][fragment][lane] with 16
+// bytes per lane. Each warp receives the sums of the warp with the same number in the other block.
 #pragma once
 
 #include "plan.cuh"
@@ -30,8 +33,8 @@ __device__ __forceinline__ WorkTile work_tile_of_clustered_block(const W4a16Gemm
   return work_tile_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-/// Stores the cluster's sums of one half of the rows. Returns true in the warp that arrives last at the counter of
-/// these columns and rows; `half` then holds the sum over all clusters.
+/// Stores the cluster's sums of the half of the rows that this block keeps; whole warps call the function. Returns true
+/// in the warp that arrives last at the counter of these columns and rows; `half` then holds the sum over all clusters.
 template <int kHalf>
 __device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                RowSums (&half)[kHalf]) {
@@ -57,9 +60,10 @@ __device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, c
   return true;
 }
 
-/// Merges the partial sums of a slice and stores the output. `shared` is the address of the stages; `barriers` are the
-/// block's exchange barriers, of which `sent` belongs to this warp. kHalf: number of the warp's blocks of 8 rows that
-/// this block keeps.
+/// Merges the partial sums of a slice and stores the output. All consumer warps of both blocks call the function, after
+/// wait_for_cluster(). `shared` is the address of the stages; `barriers` are the block's exchange barriers, of which
+/// `sent` belongs to this warp. The warp sends nothing before the other block has released its stages (`free`). kHalf:
+/// number of the warp's blocks of 8 rows that this block keeps.
 template <int kHalf = kRowTiles / 2>
 __device__ __forceinline__ void merge_cluster(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                               ClusterBarriers barriers, const Sums& sums) {

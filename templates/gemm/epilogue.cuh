@@ -7,8 +7,9 @@
 // args.n / 2 on, is the up projection.
 //
 // Interface of an epilogue: kGated, and store(args, row, column, values, up_values), which stores four neighbouring
-// columns of one row. `column` counts output columns. If the epilogue is gated, `values` are gate columns and
-// `up_values` are the matching up-projection columns; otherwise `up_values` is unused.
+// columns of one row. `column` counts output columns and is a multiple of 4. If the epilogue is gated, `values` are
+// gate columns and `up_values` are the matching up-projection columns; otherwise `up_values` is unused. A column of the
+// bias, of the residual and of the output has 2 bytes, so the biases of up-projection columns begin at byte args.n.
 #pragma once
 
 #include "core/copies.cuh"

@@ -34,7 +34,8 @@ class ReorderedActivations {
  public:
   explicit __device__ __forceinline__ ReorderedActivations(const W4a16GemmArguments& args) : args_(args) {}
 
-  /// Reorders the block's own slice. All consumer warps call the function.
+  /// Reorders the block's own slice, if the producer warp has taken the slice (take_own). All consumer warps call the
+  /// function. The function completes only when the producer warp calls wait(), because both take part in vote_taken().
   __device__ __forceinline__ void reorder_own() const {
     const int slice = block_index();
     if (slice < args_.slices) {
@@ -98,8 +99,9 @@ class ReorderedActivations {
     return static_cast<int>((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x);
   }
 
-  /// Returns true if any thread of the consumer warps and the producer warp passes true; all of these warps call the
-  /// function.
+  /// Tells the consumer warps whether this block has taken its own slice. The producer warp passes true in one lane if
+  /// that is so, and the consumer warps pass false. The function is a barrier of all these warps, and returns true in
+  /// all of their threads if any thread passes true.
   static __device__ __forceinline__ bool vote_taken(bool has_taken) {
     uint32 any;
     asm volatile(

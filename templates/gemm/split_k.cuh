@@ -52,6 +52,8 @@ __device__ __forceinline__ WorkTile work_tile_of_block(const W4a16GemmArguments&
 }
 
 /// Enumerates the work tiles of a block: a single slice with split-K, or several tiles in succession with stream-K.
+/// With stream-K (args.share > 0), block b takes args.share consecutive stages of the sequence, and one more if b is
+/// below args.larger. A slice of a tile is then the part of the tile's stages that one block takes.
 class TileScheduler {
  public:
   __device__ __forceinline__ explicit TileScheduler(const W4a16GemmArguments& args) : args_(args) {
@@ -88,6 +90,7 @@ class TileScheduler {
             owner_of(start + args_.stages - 1) - owner + 1};
   }
 
+  /// Block that takes stage `stage` of the sequence.
   __device__ __forceinline__ int owner_of(int stage) const {
     const int of_larger = args_.larger * (args_.share + 1);
     return stage < of_larger ? stage / (args_.share + 1) : args_.larger + (stage - of_larger) / args_.share;
@@ -162,9 +165,9 @@ __device__ __forceinline__ bool begin_atomic_sums(uint32* counter) {
   return before == 0;
 }
 
-/// sums += the partial sums of slices 0 … count - 1, in this order. The slices are kSplitBytes apart, from `src` on. In
-/// each slice, item j is sums[j / 2][j % 2] of a warp, with 16 bytes per lane. The loads of kAtOnce slices are in
-/// flight together. Lanes load nothing for sums[i] if `has_rows(i)` is false.
+/// sums += the partial sums of slices 0 … count - 1, in this order. `src` is the lane's address in slice 0, and the
+/// slices are kSplitBytes apart. In each slice, item j is sums[j / 2][j % 2] of a warp, with 16 bytes per lane. The
+/// loads of kAtOnce slices are in flight together. Lanes load nothing for sums[i] if `has_rows(i)` is false.
 template <int kAtOnce, int kSplitBytes, int kSums, class HasRows>
 __device__ __forceinline__ void add_splits(float (&sums)[kSums][2][4], const char* src, int count, HasRows&& has_rows) {
   constexpr int kItems = 2 * kSums;

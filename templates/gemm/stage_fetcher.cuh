@@ -25,13 +25,15 @@ constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all
 constexpr bool kStagedFactors = !kWholeK && !plan::kActivationOrder;
 constexpr int kStageGroups = !kStagedFactors ? 1 : gemm_lanes::kStageK / plan::kGroup;
 constexpr bool kFullStages = plan::kGroup == gemm_lanes::kStageK;  // every stage is full: k is a multiple of 128
-// True if registers are scarce: with many rows, or with copies staged through registers, the loads of the next group
-// would spill next to the sums of the current group. A second code path for copies would spill as well. Words by n with
-// 16 rows spilled with two groups per stage.
+// True if registers are scarce. The loop over the groups of a stage is then not unrolled, because the loads of the next
+// group would spill next to the sums of the current group. fetch() then has one code path, because a second one would
+// spill as well. Registers are scarce with many rows, with copies staged through registers, and for words by n with 16
+// rows and two groups per stage.
 constexpr bool kFewRegisters = kRowTiles > 2 || Copies::kHolds ||
                                (Format::kWordK == 1 && kRowTiles == 2 && kStageGroups == 2);
 
-/// Index of this thread among the threads that share a ring of stages, and the barrier of these threads.
+/// Index of this thread among the threads that share a ring of stages, and the barrier of these threads. The threads
+/// are those of one warp with intra-block split-K, and otherwise all threads of the block.
 __device__ __forceinline__ uint32 ring_thread() {
   return kIntraBlockSplitK ? thread_index() % kWarpSize : thread_index();
 }
@@ -88,7 +90,8 @@ class StageFetcher {
     }
   }
 
-  /// Starts the copies of the next stage, to address `stage`.
+  /// Starts the copies of the next stage of the work tile, to address `stage`; all threads of the ring call the
+  /// function. With cp.async, a barrier must separate the call from the last read of the stage's previous contents.
   __device__ __forceinline__ void fetch(uint32 stage) {
     if (kFullStages || (!kFewRegisters && k_left_ >= gemm_lanes::kStageK)) {
       fetch_tensors<true>(stage);
@@ -98,7 +101,8 @@ class StageFetcher {
     k_left_ -= gemm_lanes::kStageK;
   }
 
-  /// Stores the vectors of the last fetch() into the stage, if copies are staged through registers.
+  /// Stores the vectors of the last fetch() into the stage, if copies are staged through registers. The caller needs a
+  /// barrier between the last read of the stage and this function, and another barrier before the next read.
   __device__ __forceinline__ void store(uint32 stage) const {
 #pragma unroll
     for (int i = 0; i < kWordCopies; ++i) words_held_.store(i, stage + word_at(i));  // access: stores of words
@@ -220,8 +224,9 @@ class StageFetcher {
   const char* activations_;  // source of the thread's first vector of activations in the next stage
   const char* scales_;       // source of the lane's scales in the next stage
   const char* zeros_;        // source of the lane's zeros in the next stage
-  // Offsets in a stage of the thread's first vectors, one for each copy of a swizzle period (Format::kCopyPeriod):
-  // within a period the distances between vectors depend on the thread.
+  // Offsets in a stage of the thread's first vectors, one for each copy of a swizzle period (kPeriod or
+  // kActivationPeriod copies). Within a period the distance between two copies depends on the thread. From one period
+  // to the next the distance is a constant, see word_at().
   uint32 words_at_[kPeriod];
   uint32 activations_at_[kActivationPeriod];
   // Offsets from the beginning of a stage's scales.

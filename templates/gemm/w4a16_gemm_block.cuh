@@ -3,8 +3,11 @@
 //
 // Columns and rows: columns are output features n and rows are tokens m. The weights are the A operand of mma.m16n8k16,
 // so columns are the M of the instruction. Warp w has all rows of kWarpStrips strips of 32 columns. A lane has four
-// columns of a strip and two of each 8 rows. With a gated epilogue, the warps of the block's first half have gate
-// columns, and the warps of the second half have up-projection columns, which begin args.n / 2 further on.
+// columns of a strip and rows 2c and 2c + 1 of each 8 rows, with c = lane % 4. Which four columns depends on the format
+// until Format::arrange() has been called; afterwards they are the columns from gemm_lanes::first_column() on.
+//
+// With a gated epilogue, the warps of the block's first half have gate columns, and the warps of the second half have
+// up-projection columns, which begin args.n / 2 further on.
 //
 // Merges of partial sums:
 // - Split-K: every warp stores its accumulators. Among the warps with the same columns and rows, the last to arrive at
@@ -33,21 +36,20 @@ constexpr int kBlockStrips = plan::kTileN / gemm_lanes::kStripColumns;
 constexpr int kWarpStrips = kBlockStrips / plan::kWarps;  // strips of 32 columns per warp
 constexpr int kRowTiles = plan::kTileM / 8;               // blocks of 8 rows
 static_assert(kWarpStrips * plan::kWarps == kBlockStrips && kRowTiles * 8 == plan::kTileM);
-constexpr bool kIntraBlockSplitK =
-    // True if the warps of a block have the same columns and different slices of k: see intra_block_split_k.cuh.
-    plan::kPartitionsK > 1;
+// True if the warps of a block have the same columns and different slices of k: see intra_block_split_k.cuh. The block
+// then has plan::kPartitionsK consumer warps, and plan::kWarps is 1.
+constexpr bool kIntraBlockSplitK = plan::kPartitionsK > 1;
 static_assert(!kIntraBlockSplitK || plan::kWarps == 1);
 
-/// RowSums: accumulators of 8 rows of a strip, [tile of 16 columns][element of the mma accumulator]. Sums: all
-/// accumulators of a warp.
+/// RowSums: accumulators of 8 rows of a strip, [tile of 16 columns][element of the mma accumulator]. Elements with even
+/// index belong to row 2c, and elements with odd index to row 2c + 1. Sums: all accumulators of a warp, [strip][block
+/// of 8 rows].
 using RowSums = float[2][4];
 using Sums = RowSums[kWarpStrips][kRowTiles];
 
 constexpr int kWarpSumsBytes = 2 * 16 * kWarpSize * kWarpStrips * kRowTiles;
-constexpr int kGateWarps =
-    // With a gated epilogue: number of warps with gate columns. Warp w + kGateWarps has the matching up-projection
-    // columns.
-    kIntraBlockSplitK ? 1 : plan::kWarps / 2;
+// With a gated epilogue: number of warps with gate columns. Warp w + kGateWarps has the matching up-projection columns.
+constexpr int kGateWarps = kIntraBlockSplitK ? 1 : plan::kWarps / 2;
 // Number of RowSums that a warp merges together, and number of slices whose loads of them are in flight together.
 constexpr int kMergedTiles = plan::kMergedTiles;
 constexpr int kAddedSplits = kMergedTiles > 2 ? 4 : 8;
@@ -96,9 +98,10 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const
   }
 }
 
-/// Stores the output of a tile whose sums are complete. With a gated epilogue, the warps with up-projection columns
-/// hand their sums to the warps with gate columns, through shared memory. Nothing else uses that memory once all warps
-/// have arrived here.
+/// Stores the output of a tile whose sums are complete; all consumer warps call the function. With a gated epilogue,
+/// the warps with up-projection columns pass their sums to the warps with gate columns through shared memory from
+/// `shared` on. Nothing else may use that memory between the arrival of the last warp and the next barrier of the
+/// caller.
 __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                              Sums& sums) {
   const int warp = warp_index();
@@ -129,7 +132,8 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, con
 
 /// Stores the warp's partial sums of a slice. The last warp to arrive, among the warps with the same columns (with a
 /// gated epilogue, the warps with the gate columns and the matching up-projection columns), adds the sums of all slices
-/// and stores the output.
+/// and stores the output. Partial sums lie in the workspace as [tile][slice][warp][accumulator][lane], with 16 bytes
+/// per lane.
 __device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                              const Sums& sums) {
   constexpr int kSplitBytes = plan::kWarps * kWarpSumsBytes;
@@ -209,7 +213,8 @@ __device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args,
 }
 
 /// Adds the sums of the previous slices to the sums of this slice, in the same order as add_splits. Unless this slice
-/// is the last, the total is kept for the next slice; only the thread itself reads it.
+/// is the last, the total is stored in the workspace for the block's next slice, at [block][warp][accumulator][lane].
+/// The thread that stores a total is the only one that reads it, so no barrier is needed.
 __device__ __forceinline__ void add_previous_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
                                                     Sums& sums) {
   constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
@@ -255,9 +260,9 @@ __device__ __forceinline__ void add_warps(RowSums& sums, uint32 src) {
   }
 }
 
-constexpr int kOutputFragments =
-    // Number of output fragments of a block; a fragment is 8 rows of a strip.
-    kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
+// With intra-block split-K: number of output fragments of a block; a fragment is 8 rows of a strip. With a gated
+// epilogue, fragment i of the gate columns belongs to fragment i + kOutputFragments of the up-projection columns.
+constexpr int kOutputFragments = kWarpStrips * kRowTiles / (plan::Epilogue::kGated ? 2 : 1);
 constexpr int kFragmentBytes = 2 * 16 * kWarpSize;  // sums of one fragment
 
 /// Stores the block's sums of one output fragment; with a gated epilogue, those of its up-projection columns as well.
@@ -293,9 +298,11 @@ __device__ __forceinline__ bool merge_fragment(const W4a16GemmArguments& args, c
   return true;
 }
 
-/// Adds the partial sums of a block's warps, which the warps exchange at address `shared`, and stores the output.
-/// kApart: the sums do not overwrite pipeline stages. kHasSplits: a tile may be divided among blocks as well, and the
-/// last block to arrive then stores the output.
+/// Adds the partial sums of a block's warps, which the warps exchange at address `shared`, and stores the output. All
+/// consumer warps call the function. In shared memory the sums are [warp][accumulator][lane], with 16 bytes per lane.
+/// Each warp adds every plan::kPartitionsK-th output fragment. kApart: the sums do not overwrite pipeline stages, so no
+/// barrier is needed before the stores. kHasSplits: a tile may be divided among blocks as well, and the last warp to
+/// arrive at a fragment's counter then stores the fragment's output.
 template <bool kApart, bool kHasSplits>
 __device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                             const Sums& sums) {

@@ -2,7 +2,11 @@
 // conflicts in the plan use the same functions.
 //
 // A block's columns are divided into strips of 32. A warp has one or two strips, or all strips of a narrow block, and a
-// lane has four columns of each.
+// lane has four columns of each. As in mma.cuh, r is lane / 4 and c is lane % 4. A step is 32 values along k.
+//
+// A Place is a row and a byte in the row of one tensor of the stage: words, activations, scales or zeros. A layout
+// function of the plan (word_stage, activation_stage) turns the place into an offset. The functions for ldmatrix (PTX
+// ISA, "ldmatrix") return the row whose address the lane gives.
 //
 // "By k" are formats whose words hold 8 neighbouring values along k of one column (gptq). "By n" are formats whose
 // words hold 8 neighbouring columns of one k (awq). Words of 8-bit weights hold 4 neighbouring values along k.
@@ -37,25 +41,26 @@ CUBIT_SHARED_CODE Place copied_vector(int i, int thread, int threads, int vector
   return {i * (threads / vectors) + thread / vectors, thread % vectors * copy_bytes};
 }
 
-/// By k: words of four neighbouring columns, each with 8 values along k.
+/// By k: the lane's words of a step, one word of 8 values along k for each of four neighbouring columns.
 CUBIT_SHARED_CODE Place words_by_k(int lane, int strip, int step) {
   return {4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, in family sm90: with `spread`, a step has every second of 8 rows. The TMA swizzle then puts the words of
-/// neighbouring lanes into different banks. Quantisation groups of 32 do not allow this, because such a group has only
-/// 4 rows of words.
+/// By k, in family sm90: as words_by_k, but with `spread` two steps divide 8 rows of words among them: an even step has
+/// the even rows, and the next step has the odd rows. The TMA swizzle then puts the words of neighbouring lanes into
+/// different banks. Quantisation groups of 32 do not allow this order, because such a group has only 4 rows of words.
 CUBIT_SHARED_CODE Place copied_words_by_k(int lane, int strip, int step, bool spread) {
   return {spread ? step / 2 * 8 + 2 * (lane % 4) + step % 2 : 4 * step + lane % 4, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By k, 8-bit weights: words of four neighbouring columns, each with 4 values along k, for one half of the lane's 8
-/// values.
+/// By k, 8-bit weights: a lane has 8 values along k per step, in two words of each column. The place has the first
+/// (half 0) or the second (half 1) of these words for four neighbouring columns.
 CUBIT_SHARED_CODE Place byte_words_by_k(int lane, int strip, int step, int half) {
   return {8 * step + 2 * (lane % 4) + half, 128 * strip + 16 * (lane / 4)};
 }
 
-/// By n: row address of ldmatrix.x4.trans for a step's 32 values along k.
+/// By n: row address of ldmatrix.x4.trans for a step. Matrix i has 8 values along k, from 8i on, of the strip's 32
+/// columns, which are 16 bytes.
 CUBIT_SHARED_CODE Place words_by_n(int lane, int strip, int step) { return {32 * step + lane, 16 * strip}; }
 
 /// By k: the 8 activations of a row that are multiplied with the lane's words.
@@ -73,7 +78,8 @@ CUBIT_SHARED_CODE Place activations_by_n(int lane, int tile, int step) {
   return {8 * tile + lane % 8, 64 * step + 16 * (lane / 8)};
 }
 
-/// By k: scales of four neighbouring columns. By n: scales of the 8 columns of a word.
+/// Scales of a group. By k: the scales of the lane's four neighbouring columns. By n: the scales of the 8 columns of a
+/// word, of which the lane uses the even or the odd columns.
 CUBIT_SHARED_CODE Place scales_by_k(int lane, int strip, int group) { return {group, 64 * strip + 8 * (lane / 4)}; }
 CUBIT_SHARED_CODE Place scales_by_n(int lane, int strip, int group) { return {group, 64 * strip + 16 * (lane / 8)}; }
 
