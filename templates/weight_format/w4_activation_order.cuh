@@ -14,8 +14,8 @@
 
 namespace cubit {
 
-/// Loads the groups of the 8 values along k of a row of words. Rows that do not exist get group 0. Indices beyond the
-/// last group become the last group.
+/// Loads the groups of the values along k 8 · row … 8 · row + 7 from g_idx. Values beyond args.k get group 0. `count`
+/// is the number of groups; larger indices become the last group.
 __device__ __forceinline__ void load_groups(int (&groups)[8], const W4a16GemmArguments& args, int row, int count) {
   uint32 words[8] = {};
   if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
@@ -45,8 +45,9 @@ struct OrderedFactors {
   }
 };
 
-/// Dequantises the 8 weights of four neighbouring columns into two terms of mma operands: dst[term][column][j]. As in
-/// the format's activations, pair j holds weights (j, j + 4) of 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
+/// Dequantises the 8 weights of four neighbouring columns, from `column` on, into two terms of mma operands:
+/// dst[term][column][j]. `groups` are the groups of the 8 values along k. As in the format's activations, pair j holds
+/// weights (j, j + 4) of 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
 template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
                                            const W4a16GemmArguments& args, const int (&groups)[8], int column) {

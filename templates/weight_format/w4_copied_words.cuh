@@ -1,20 +1,21 @@
 // Number formats of 4-bit weights for family sm90, whose stages are filled by TMA box copies.
 //
 // With wgmma, the tensor cores read the activations from shared memory. Packed words by k need their activations in
-// another order along k, so either each block or the whole launch once reorders the activations.
+// another order along k, so the activations are reordered, either by each block or once per launch.
 //
-// Order by k (w4_words_by_k.cuh): lane (r, c) takes the words of rows 2c and 2c + 1 of eight rows, the first one in an
-// even step of 32 values along k and the second one in the next step. Position 2c + h of product p of step s therefore
-// is k = 8 (2c + s % 2) + 2p + 4h of the 64 values of both steps, and position 8 + 2c + h is one k further. Without
-// kSpread the rows of a step are neighbours: k = 8 (4 (s % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh), values along k
-// keep their order.
+// Order by k (w4_words_by_k.cuh), with r = lane / 4 and c = lane % 4: a step is 32 values along k and has two products
+// p = 0 and 1 of 16 values. An even step s and the next step have 8 rows of words, that is 64 values along k. With
+// kSpread, lane (r, c) takes the word of row 2c in the even step, and the word of row 2c + 1 in the next step. Position
+// 2c + h of product p of step s, with h = 0 or 1, therefore is value 8 (2c + s % 2) + 2p + 4h of the 64. Position
+// 8 + 2c + h is the next value. Without kSpread the rows of a step are neighbours, and position 2c + h is value
+// 8 (4 (s % 2) + c) + 2p + 4h. By n (w4_words_by_n.cuh), values along k keep their order.
 //
 // Interface of these formats: kWordRows, kWordK, load_zeros, load_scales and arrange as in w4_words_by_k.cuh;
 // places(strip); and
 //   kBoxColumns                      columns per TMA box of words, in a block of 256 columns
 //   kNeedsReorder                    whether wgmma needs reordered activations
-//   reorder_in_shared(tile, row, byte)          reorders 64 values along k of a row, in place
-//   vector_of_lane, reorder_in_registers        the same in the registers of eight lanes
+//   reorder_in_shared(tile, row, byte)          reorders 64 values along k of a row of activations, in place
+//   vector_of_lane, reorder_in_registers        reorder 64 values along k in the registers of eight lanes
 //   Words<kSteps>, load_words(words, stage, places, first)     words of kSteps steps, for both tiles of 16 columns
 //   operand(a, words, step, tile, zeros)        the A operand of 16 values along k
 //
@@ -35,7 +36,9 @@
 namespace cubit {
 
 /// Offsets for a warp that has all strips of a narrow block: a lane's words of strip 0 and its activations of the first
-/// 8 rows. The offsets are those of even steps only, because registers are scarce.
+/// 8 rows, both in step 0. The loads below derive every other offset, because registers are scarce. Layouts are linear
+/// over address bits (XOR), and stages are aligned to the period of the swizzle. The address in an odd step is
+/// therefore the address in the even step before it, XOR the offset of lane 0 in step 1.
 template <class Base>
 struct NarrowPlaces : Base::FactorPlaces {
   uint32 words;
@@ -50,7 +53,7 @@ struct NarrowPlaces : Base::FactorPlaces {
   }
 };
 
-/// Words of kCount steps of 32 values along k.
+/// Words of kCount steps of 32 values along k, as operands. In operand(), `step` counts 16 values along k.
 template <class Base, int kCount>
 struct StepWords {
   typename Base::Weights of[kCount];
@@ -76,8 +79,8 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
   static constexpr int kBoxColumns = gemm_lanes::kStripColumns;
   static constexpr bool kNeedsReorder = true;
 
-  /// Offsets of words in even and odd steps. Two offsets are needed, because the swizzle changes an address bit between
-  /// them.
+  /// Offsets of words in even and odd steps. Two offsets are needed: the swizzle makes their distance depend on the
+  /// lane.
   struct Places : Base::FactorPlaces {
     uint32 words;
     uint32 odd_words;
@@ -159,7 +162,7 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
       Base::pick_pairs(vectors[i], words);
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {  // vector i: step i / 4, pairs i % 4 and i % 4 + 4 of each source vector
+    for (int i = 0; i < 8; ++i) {  // vector i: step i / 4, values i % 4 and i % 4 + 4 of each source vector
       uint32 pairs[4];
 #pragma unroll
       for (int c = 0; c < 4; ++c) pairs[c] = vectors[vector(c, i / 4)][i % 4];
@@ -167,13 +170,14 @@ struct W4CopiedWordsByK : W4WordsByK<Element, kWordsAt, kActivationsAt, kStoredZ
     }
   }
 
-  /// Eight lanes reorder a chunk of 64 values along k in registers. Lane l begins with the vector of this index and
-  /// ends with the 16 bytes from byte 16 l of the reordered chunk on. All lanes of the warp call reorder_in_registers,
-  /// which transposes 4 x 4 pairs among four lanes.
+  /// Index of the 16-byte vector of a chunk (64 values along k of a row) that a lane loads. Lanes 8i … 8i + 7 reorder a
+  /// chunk in registers: lane l of the eight begins with vector vector_of_lane(l) and ends with the 16 bytes from byte
+  /// 16 · l of the reordered chunk on. All lanes of the warp call reorder_in_registers(), which transposes 4 × 4 pairs
+  /// among each four lanes.
   static __device__ __forceinline__ int vector_of_lane(int lane) { return vector(lane % 4, lane / 4 % 2); }
   /// Turns the lane's vector `own` into the lane's 16 bytes of the reordered chunk; see vector_of_lane.
   static __device__ __forceinline__ void reorder_in_registers(uint32 (&pairs)[4], const uint32 (&own)[4]) {
-    Base::pick_pairs(pairs, own);  // pair i belongs to lane i of the four lanes
+    Base::pick_pairs(pairs, own);  // pair i goes to lane i of the four lanes
 #pragma unroll
     for (int bit = 1; bit <= 2; bit *= 2) {
       // A bit mask instead of a condition: from a condition the compiler makes two branches with a shuffle in each.
@@ -215,8 +219,8 @@ struct W4CopiedWordsByN : W4WordsByN<Element, kWordsAt, kActivationsAt, kStoredZ
   }
 
   /// Loads the words of a strip; `lane_words` is the shared-memory address of the lane's words of strip 0. A strip is a
-  /// 16-byte chunk of a row. If chunks are swizzled, the number of the chunk within its part of the row is xor-ed into
-  /// the address instead of added.
+  /// 16-byte chunk of a row. If chunks are swizzled, the bits of the chunk's number within its part of the row are
+  /// combined with the address by XOR, because the lane's row may have set these bits. All other bits are added.
   static __device__ __forceinline__ void load_narrow_words(Words<1>& words, uint32 lane_words, int strip, int step) {
     constexpr bool kIsSwizzled = kWordsAt(7, 0) != 7 * kWordsAt(1, 0);  // row 7 has every bit that is xor'ed
     constexpr int kChunks = kIsSwizzled ? 0x30 : 0;                     // of parts of up to 64 bytes

@@ -50,7 +50,9 @@ struct SymmetricFit {
 };
 
 /// Rounds eight weights to nibbles; the first weight is in the lowest nibble. The function also raises `largest` to the
-/// largest error after dequantisation and adds the squares of the errors to `squares`.
+/// largest error after dequantisation and adds the squares of the errors to `squares`. Each sum with kRounder has the
+/// rounded number in its low bits; the other bits add up to kRounderNibbles (reciprocal.cuh). The zero is added to all
+/// nibbles at the end.
 __device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights], const W4Factors& factors,
                                              float& largest, float& squares) {
   const Reciprocal steps(factors.scale, factors.steps);
@@ -60,7 +62,7 @@ __device__ __forceinline__ uint32 round_word(const float (&weights)[kWordWeights
     const float bounded = fminf(fmaxf(steps(weights[i]), -factors.zero), 15.f - factors.zero);
     const float rounded = __fadd_rn(bounded, kRounder);
     word = 16 * word + __float_as_uint(rounded);
-    // The product of a 5-bit and an 11-bit significand is exact, so the difference is rounded only once.
+    // The product of a 5-bit and an 11-bit significand is exact, so rounding the product would change nothing.
     const float off = fabsf(__fmaf_rn(-__fsub_rn(rounded, kRounder), factors.scale, weights[i]));
     largest = fmaxf(largest, off);
     squares += off * off;

@@ -6,8 +6,9 @@
 // integer from -16 to 15, so nothing is rounded. The addend for a zero is made from the zero's own nibble in the same
 // way, in fp16 for two columns at a time.
 //
-// fp16 uses nibbles 1 and 5 in place, so only two of a word's four pairs need a shift, which is the same shift. bf16
-// has too few significand bits for that.
+// In fp16, pairs (0, 4) and (1, 5) are converted in place. Pairs (2, 6) and (3, 7) need a shift by 8 bits, which both
+// pairs share. bf16 has too few significand bits for a nibble in bits 4 to 7, so every pair but the first needs a
+// shift.
 #pragma once
 
 #include "core/types.cuh"
@@ -46,9 +47,10 @@ struct W4Values;
 
 template <>
 struct W4Values<Half> {
-  /// Addends for the four zeros nibble + kOffset, each 0 to 16, from four nibbles that both halves of `nibbles`
-  /// contain. The addends are -(1024 + zero) and -(64 + zero). They are computed exactly from 1024 + the first nibble
-  /// and 1024 + 16 times the second nibble of a pair.
+  /// Addends for the zeros of four columns. `nibbles` has the columns' four nibbles in its low half and again in its
+  /// high half; a zero is nibble + kOffset, from 0 to 16. of[0] and of[1] are -(1024 + zero), and of[2] and of[3] are
+  /// -(64 + zero). All addends are exact. In each pair, the low half starts as 1024 + nibble and the high half starts
+  /// as 1024 + 16 · nibble.
   template <int kOffset>
   static __device__ __forceinline__ GroupZeros zeros(uint32 nibbles) {
     static_assert(kOffset == 0 || kOffset == 1);
@@ -91,7 +93,8 @@ struct W4Values<Half> {
 
 template <>
 struct W4Values<Bfloat16> {
-  /// Addends -(128 + zero) in both halves; they serve nibbles of every index.
+  /// Addends for the zeros of four columns, from the four nibbles in the low half of `nibbles`. of[i] is -(128 + zero)
+  /// of column i in both halves, and serves nibbles of every index.
   template <int kOffset>
   static __device__ __forceinline__ GroupZeros zeros(uint32 nibbles) {
     GroupZeros result;
@@ -127,8 +130,9 @@ __device__ __forceinline__ void unpack_scales(GroupScales& scales, const uint32 
     scales.of[i] = i % 2 == 0 ? Pair<Half>::low(pairs[i / 2]) : Pair<Half>::high(pairs[i / 2]);
 }
 
-/// Addends for four zeros, from four nibbles that both halves of `nibbles` contain. kZeroOffset is the difference
-/// between a zero and its stored nibble, or every zero if none are stored.
+/// Addends for the zeros of four columns. `nibbles` has the columns' four stored nibbles in its low half and again in
+/// its high half. kZeroOffset is the difference between a zero and its stored nibble. If no zeros are stored, every
+/// zero is kZeroOffset, and `nibbles` is ignored.
 template <class Element, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ GroupZeros make_zeros(uint32 nibbles) {
   if constexpr (kStoredZeros) {

@@ -3,8 +3,10 @@
 //
 // A word is almost an mma operand: ANDs and shifts yield the pairs (j, j + 4) of values along k. The product does not
 // depend on the order of values along k, as long as both operands have the same order. The activations' pairs are
-// therefore selected in the order of the words. Lane (r, c) has words of columns 4r … 4r + 3 in row c of a step's four
-// rows. Column 4r + 2t is row r of mma tile t, and column 4r + 2t + 1 is row r + 8.
+// therefore selected in the order of the words. A strip is 32 columns and has two mma tiles; a step is 32 values along
+// k and has two products. With r = lane / 4 and c = lane % 4, lane (r, c) has words of columns 4r … 4r + 3 of a strip,
+// in row c of a step's four rows of words. Column 4r + 2t is row r of mma tile t, and column 4r + 2t + 1 is row r + 8.
+// Product p has the pairs (2p, 2p + 4) at k = 2c and 2c + 1, and (2p + 1, 2p + 5) at k = 2c + 8 and 2c + 9.
 //
 // Interface of a number format:
 //   kWordRows, kWordK, kWordRowBytes   rows of words per stage, values along k per row, bytes per row
@@ -15,9 +17,14 @@
 //                                      columns and rows from 8 · tile on; all other accesses are at constant distances
 //   Zeros                              zeros of a lane's four columns in one group
 //   Weights, load_weights(weights, stage, places, step)           loads a step's words from shared memory
-//   operand<product, tile>(a, weights, zeros)                     the A operand of 16 columns and 16 values along k
-//   load_activations(b, stage, places, tile, step)                the B operands of 8 rows for both products of a step
-//   load_zeros(zeros, row, places), load_scales(scales, row, places)   factors of the group at this shared address
+//   operand<product, tile>(a, weights, zeros)                     the A operand of one of a step's two products and one
+//                                                                 of a strip's two tiles: 16 columns, 16 values along k
+//   load_activations(b, stage, places, tile, step)                the B operands of 8 rows for both products of a step;
+//                                                                 `stage` is the address of the stage's activations
+//   load_zeros(zeros, row, places)     a group's zeros of the lane's columns; `row` is the shared-memory address of the
+//                                      group's row of zeros
+//   load_scales(scales, row, places)   a group's scales of the lane's columns; `row` is the address of the row of
+//                                      scales
 //   kBits, number(weights, column, i)  formats by k, for w4_activation_order.cuh: weight i of a column's 8
 //   arrange(accumulators of 8 rows)    reorders them: element [i / 2][2 · (i % 2) + row % 2] becomes column
 //                                      first_column + i

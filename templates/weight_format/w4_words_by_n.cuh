@@ -1,10 +1,11 @@
 // Number format of 4-bit weights packed along n: int32 [k, n / 8], and nibble j of word (k, i) is column 8i + order[j]
 // with order = 0, 2, 4, 6, 1, 3, 5, 7. Zeros are int32 [k / group, n / 8] in the same order.
 //
-// ldmatrix.trans treats 16 bits, which are four columns, as one value. A register of lane (r, c) therefore holds four
-// columns of k = 2c and of k = 2c + 1 in its two halves. Nibbles i of both halves form a pair along k, of column 8 (r /
-// 2) + r % 2 + 2i. Nibble 2t is row r of mma tile t, and nibble 2t + 1 is row r + 8. Activations are loaded as ordinary
-// ldmatrix operands.
+// ldmatrix.trans treats 16 bits, which are four columns, as one value. With r = lane / 4 and c = lane % 4, a register
+// of lane (r, c) therefore holds four columns of k = 2c in its low half and the same columns of k = 2c + 1 in its high
+// half. Nibbles i of both halves form a pair along k, of column 8 · (r / 2) + r % 2 + 2i of the strip. Nibble 2t is row
+// r of mma tile t, and nibble 2t + 1 is row r + 8. Values along k keep their order, so activations are loaded as
+// ordinary ldmatrix operands.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once
@@ -107,8 +108,9 @@ struct W4WordsByN {
     for (int i = 0; i < 4; ++i) scales.of[i] = Pair<Half>::low(pairs[i] >> places.odd_shift);
   }
 
-  /// Lanes of rows r and r ^ 1 have the even and the odd columns of the same 8 columns. They exchange values, so that
-  /// each has four neighbouring columns.
+  /// Lanes (r, c) with even r have the even columns of 8 columns, and lanes (r + 1, c) have the odd columns. The two
+  /// lanes exchange values, so that the lane with even r has the first four columns and the other lane has the last
+  /// four. Whole warps call the function.
   static __device__ __forceinline__ void arrange(float (&block)[2][4]) {
     const uint32 odd = lane_index() / 4 % 2;
 #pragma unroll

@@ -2,7 +2,8 @@
 //
 // Inserting a byte q into the low byte of a power of two adds q. In fp16, 0x6400 | q is 1024 + q, and one packed
 // addition subtracts 1024 and the zero. A bf16 has too few significand bits, but a float has enough: 0x4b000000 | q is
-// 2^23 + q. Minus 2^23 and the zero this is an integer from -256 to 255, whose upper half is the bf16.
+// 2^23 + q. Subtracting 2^23 and the zero leaves an integer from -256 to 255. The upper 16 bits of this float are the
+// same integer as a bf16, without rounding, because the integer has at most 8 significant bits.
 #pragma once
 
 #include "core/types.cuh"

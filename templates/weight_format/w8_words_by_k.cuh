@@ -2,8 +2,8 @@
 // stored, are int32 [k / group, n / 4], and byte j of word (·, i) is column 4i + j.
 //
 // The format resembles w4_words_by_k.cuh. A lane's 8 values along k of a step are two consecutive words of a column.
-// Each of these words is the A operand of one product, in its natural order, so the activations need no selection of
-// pairs.
+// Word p belongs to product p: its bytes 0 and 1 are one pair of the A operand, and its bytes 2 and 3 are the other.
+// The pairs are neighbours along k, so the words of 8 loaded activations are the B operands as they are.
 //
 // Interface of a number format: see w4_words_by_k.cuh.
 #pragma once
