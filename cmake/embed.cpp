@@ -1,5 +1,6 @@
 // A build tool: writes a C++ file that holds the device templates as text, without their comments, so that rewording a
-// comment changes no kernel's key.
+// comment changes no kernel's key. Lines keep their numbers, so a comment of another number of lines does change the
+// keys of the kernels that include its file.
 //
 //   embed OUTPUT ROOT FILE...    each FILE is embedded under its path relative to ROOT
 #include <filesystem>
@@ -42,7 +43,7 @@ void embed(const std::filesystem::path& output, const std::filesystem::path& roo
   for (int i = 0; i < count; ++i) {
     const std::string name = std::filesystem::path(files[i]).lexically_relative(root).generic_string();
     const std::string text = cubit::codegen::without_comments(read(files[i]));
-    code += "      {\"" + name + "\", R\"cubit_template(" + text + ")cubit_template\"},\n";
+    code.append("      {\"").append(name).append("\", R\"cubit_template(").append(text).append(")cubit_template\"},\n");
   }
   std::ofstream file(output, std::ios::binary);
   if (!(file << code << kEnd).flush()) throw std::runtime_error(output.string() + " cannot be written");
