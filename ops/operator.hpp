@@ -61,7 +61,7 @@ struct PlanReport {
   std::vector<codegen::ConflictProof> proofs;  ///< one per access of the tiles, in order
   std::vector<MemoryRegion> memory;            ///< dynamic shared memory, phase by phase, by ascending offset
   std::vector<std::string> fragments;          ///< names of the fragment maps that the kernel uses
-  std::vector<Rejection> rejections;           ///< kernel families that do not serve the descriptor
+  std::vector<Rejection> rejections;           ///< kernel families that were not chosen, with the reason
   std::string spills_allowed_because;          ///< empty: the kernel must not spill
 };
 
