@@ -23,12 +23,12 @@ Result cuLibraryUnload(Library library) {
   ++state().unload_count;
   return kSuccess;
 }
-Result cuLibraryGetKernel(KernelHandle* kernel, Library library, const char* name) {
+Result cuLibraryGetKernel(DriverKernel* kernel, Library library, const char* name) {
   if (std::strcmp(name, "missing") == 0) return 500;  // CUDA_ERROR_NOT_FOUND
-  *kernel = reinterpret_cast<KernelHandle>(library);
+  *kernel = reinterpret_cast<DriverKernel>(library);
   return kSuccess;
 }
-Result cuKernelGetFunction(Function* function, KernelHandle) {
+Result cuKernelGetFunction(Function* function, DriverKernel) {
   if (unsafe_call_forbidden()) return kCaptureUnsupported;
   state().functions.push_back(std::make_unique<FakeFunction>(FakeFunction{current()->id}));
   *function = reinterpret_cast<Function>(state().functions.back().get());
