@@ -22,38 +22,54 @@ import results
 from peers import PEERS, Unsupported
 
 
-def time_launches(torch, launches):
-    """(microseconds per launch, launches of the graph). The graph launches all of `launches` in rotation, equally
-    often."""
+def warmed_stream(torch, launches):
+    """A stream on which every function of `launches` has run once. A first launch compiles, tunes and allocates, which
+    must not be captured."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())  # the inputs were made on this stream
     with torch.cuda.stream(stream):
         for launch in launches:
-            launch()  # compiles, tunes and allocates, which must not be captured
+            launch()
     stream.synchronize()
+    return stream
 
-    def record(rounds):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(rounds):
-                for launch in launches:
-                    launch()
-        return graph
 
-    def replay(graph):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1000
+def capture(torch, stream, launches, rounds):
+    """A graph that launches all of `launches` in rotation, `rounds` times."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(rounds):
+            for launch in launches:
+                launch()
+    return graph
 
-    graph = record(1)
-    rounds = results.rounds_for([replay(graph) for _ in range(3)][-1])
+
+def enqueue(torch, graph):
+    """Replays the graph without waiting. Returns the events before and after the replay."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    return begin, end
+
+
+def replay(torch, graph):
+    """Replays the graph and returns the microseconds of the replay."""
+    begin, end = enqueue(torch, graph)
+    end.synchronize()
+    return begin.elapsed_time(end) * 1000
+
+
+def time_launches(torch, launches):
+    """(microseconds per launch, launches of the graph). The graph launches all of `launches` in rotation, equally
+    often."""
+    stream = warmed_stream(torch, launches)
+    graph = capture(torch, stream, launches, 1)
+    rounds = results.rounds_for([replay(torch, graph) for _ in range(3)][-1])
     if rounds > 1:
-        graph = record(rounds)
+        graph = capture(torch, stream, launches, rounds)
     count = rounds * len(launches)
-    return results.median([replay(graph) for _ in range(results.REPLAYS)]) / count, count
+    return results.median([replay(torch, graph) for _ in range(results.REPLAYS)]) / count, count
 
 
 def make_cache(torch, case):
@@ -118,7 +134,7 @@ def measure_case(torch, case, facts):
 def installed_peers():
     """{package: version} of the installed peers."""
     versions = {}
-    for package in ("flashinfer-python", "xformers", "fbgemm-gpu-genai"):
+    for package in ("flashinfer-python", "xformers", "fbgemm-gpu-genai", "humming-kernels"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
