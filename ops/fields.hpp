@@ -16,11 +16,22 @@ struct Field {
   FieldHelp help;
   /// Sets the descriptor's member to the parsed `value`. Returns false if `value` is not accepted.
   std::function<bool(Descriptor&, std::string_view value)> set;
+  /// Sets the member to a default that follows from the other fields. Null if the default is a constant.
+  std::function<void(Descriptor&)> derive = {};
+
+  /// This field with such a default, which `FieldHelp::standard` describes in words: "the query's type".
+  Field with_default(std::function<void(Descriptor&)> derived) && {
+    derive = std::move(derived);
+    return std::move(*this);
+  }
 };
 
 /// Splits a descriptor's text into pairs of field name and value, in order. Throws Failure(invalid_argument) if the
 /// text is not "name" or "name:field=value[,field=value…]", or if it gives a field twice.
 std::vector<std::pair<std::string_view, std::string_view>> split_fields(std::string_view text);
+
+/// Whether the descriptor `text` gives the field `name`. Throws as split_fields does.
+bool gives_field(std::string_view text, std::string_view name);
 
 /// Parses a decimal integer. Returns false if `text` has other characters or the number does not fit an int.
 bool parse_int(std::string_view text, int& value);
@@ -39,8 +50,8 @@ std::string field_names(const std::vector<Field<Descriptor>>& fields) {
   return names;
 }
 
-/// A descriptor with every field of `text` set and all other fields at their defaults. Each operator checks the rules
-/// between fields itself.
+/// A descriptor with every field of `text` set and all other fields at their defaults. A default that follows from
+/// other fields is derived after those of `text` are set. Each operator checks the rules between fields itself.
 template <class Descriptor>
 Descriptor parse_fields(std::string_view text, const std::vector<Field<Descriptor>>& fields) {
   Descriptor descriptor;
@@ -51,6 +62,9 @@ Descriptor parse_fields(std::string_view text, const std::vector<Field<Descripto
     }
     if (match == nullptr) reject_field(text, name, field_names(fields));
     if (!match->set(descriptor, value)) reject_value(text, name, value, match->help.accepts);
+  }
+  for (const auto& field : fields) {
+    if (field.derive && !gives_field(text, field.help.name)) field.derive(descriptor);
   }
   return descriptor;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.hpp"
@@ -52,6 +53,11 @@ std::vector<std::pair<std::string_view, std::string_view>> split_fields(std::str
     if (comma == std::string_view::npos) return fields;
     rest = rest.substr(comma + 1);
   }
+}
+
+bool gives_field(std::string_view text, std::string_view name) {
+  const auto fields = split_fields(text);
+  return std::any_of(fields.begin(), fields.end(), [&](const auto& field) { return field.first == name; });
 }
 
 bool parse_int(std::string_view text, int& value) {

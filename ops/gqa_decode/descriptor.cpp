@@ -42,7 +42,8 @@ std::vector<Field<GqaDecode>> make_fields() {
           word_field<GqaDecode, Element>({"query", "bf16, fp16", "bf16", "type of the query"}, &GqaDecode::query,
                                          elements),
           word_field<GqaDecode, Element>({"output", "bf16, fp16", "the query's type", "type of the output"},
-                                         &GqaDecode::output, elements),
+                                         &GqaDecode::output, elements)
+              .with_default([](GqaDecode& descriptor) { descriptor.output = descriptor.query; }),
           kv_cache::addressing_field<GqaDecode>(),
           number_field<GqaDecode>({"query_tokens", "1 to 16", "1", "last tokens of every sequence that are queries"},
                                   &GqaDecode::query_tokens, one_to(kMostQueryTokens)),
@@ -77,16 +78,11 @@ const std::vector<Field<GqaDecode>>& fields() {
 
 GqaDecode parse(std::string_view text) {
   GqaDecode descriptor = parse_fields(text, fields());
-  bool output_given = false;
-  for (const auto& [name, value] : split_fields(text)) {
-    output_given = output_given || name == "output";
-    if (name == "mask" && descriptor.query_tokens == 1) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    "the field mask applies to several query tokens only",
-                    "leave mask out or ask for query_tokens=2 to 16");
-    }
+  if (gives_field(text, "mask") && descriptor.query_tokens == 1) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "the field mask applies to several query tokens only",
+                  "leave mask out or ask for query_tokens=2 to 16");
   }
-  if (!output_given) descriptor.output = descriptor.query;
   kv_cache::settle_formats(descriptor, text);
   validate(descriptor);
   return descriptor;

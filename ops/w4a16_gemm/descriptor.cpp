@@ -124,11 +124,9 @@ const std::vector<Field<W4a16Gemm>>& fields() {
 
 W4a16Gemm parse(std::string_view text) {
   W4a16Gemm descriptor = parse_fields(text, fields());
-  for (const auto& [name, value] : split_fields(text)) {
-    if (name == "alignment" && descriptor.format != W4Format::awq) {
-      throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
-                    "the field alignment applies to format=awq only", "leave alignment out or ask for format=awq");
-    }
+  if (gives_field(text, "alignment") && descriptor.format != W4Format::awq) {
+    throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text),
+                  "the field alignment applies to format=awq only", "leave alignment out or ask for format=awq");
   }
   check_rules(descriptor, text);
   return descriptor;
