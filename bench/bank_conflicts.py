@@ -19,7 +19,7 @@ DESCRIPTORS = [
     "gqa_decode:heads_per_kv=8",
     "gqa_decode:heads_per_kv=3,head_dim=64,query=fp16,output=fp16,kv=fp16",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
-    "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows",
 ]
 # Kinds of access, each with patterns for the profiler's instructions and for PTX. Loads through generic pointers may
 # also read global memory.

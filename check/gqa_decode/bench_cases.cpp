@@ -1,7 +1,6 @@
 // The cases that `cubit bench gqa_decode` measures, and the time or share of the floor that each case has to reach.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,8 +10,7 @@
 namespace cubit::check::gqa_decode {
 namespace {
 
-/// Unpadded rows of 68 bytes are only 4-byte aligned.
-constexpr const char* kOneGroup = "kv=int4_rows,alignment=4";
+constexpr const char* kOneGroup = "kv=int4_rows";
 constexpr const char* kFourGroups = "kv=int4_rows,groups=4";
 constexpr const char* kSignedBytes = "kv=int8_split";
 constexpr const char* kFp8 = "kv=fp8_e4m3";
@@ -151,7 +149,7 @@ void add_head_counts(std::vector<BenchCase>& cases) {
   }
 }
 
-/// Adds the remaining head dimensions and group counts. Rows are unpadded, and the alignment is that of unpadded rows.
+/// Adds the remaining head dimensions and group counts.
 void add_rows(std::vector<BenchCase>& cases) {
   struct Rows {
     int head_dim;
@@ -167,10 +165,7 @@ void add_rows(std::vector<BenchCase>& cases) {
         rows.head_dim == 128 ? "heads_per_kv=8" : fmt::format("head_dim={},heads_per_kv=8", rows.head_dim);
     if (rows.head_dim != 128) add(heads);
     for (const int groups : rows.groups) {
-      const int bytes = 4 * groups + rows.head_dim / 2;
-      const int alignment = std::min(bytes & -bytes, 16);  // the largest power of two that divides `bytes`
-      add(fmt::format("{},kv=int4_rows{}{}", heads, groups == 1 ? "" : fmt::format(",groups={}", groups),
-                      alignment == 16 ? "" : fmt::format(",alignment={}", alignment)));
+      add(fmt::format("{},kv=int4_rows{}", heads, groups == 1 ? "" : fmt::format(",groups={}", groups)));
     }
   }
 }

@@ -156,10 +156,10 @@ void GqaProblem::check_cache(std::size_t which) const {
     reject(shape_text(cache), fmt::format("query has a batch of {}", batch()));
   if (shape_.kv_heads < 1) reject(shape_text(cache), "there must be at least one KV head");
   require_shape(cache, shape_.shape(format), shape_.dimensions());
-  if (format.row_bytes() % descriptor_.alignment == 0) return;
+  const int alignment = descriptor_.alignment_bytes();
+  if (format.row_bytes() % alignment == 0) return;
   reject(shape_text(cache),
-         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(),
-                     descriptor_.alignment),
+         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(), alignment),
          fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
 }
 

@@ -56,9 +56,11 @@ std::vector<Field<GqaDecode>> make_fields() {
           score_field(),
           flag_field<GqaDecode>("window", "a query sees the last few tokens and the kept tokens", &GqaDecode::window),
           flag_field<GqaDecode>("sinks", "a number per head joins the softmax's denominator", &GqaDecode::sinks),
-          number_field<GqaDecode>(
-              {"alignment", "16, 8, 4", "16", "bytes that every pointer and stride is a multiple of"},
-              &GqaDecode::alignment, {16, 8, 4}),
+          number_field<GqaDecode>({"alignment", "16, 8, 4", "what an unpadded row allows",
+                                   "bytes that every pointer and stride is a multiple of; unpadded int4_rows allow 4 "
+                                   "with one group and 8 with two groups, and every other row allows 16"},
+                                  &GqaDecode::alignment, {16, 8, 4})
+              .with_default([](GqaDecode& descriptor) { descriptor.alignment = descriptor.unpadded_alignment(); }),
           family_field<GqaDecode>(families()),
       });
   return table;

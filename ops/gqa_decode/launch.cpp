@@ -62,8 +62,9 @@ constexpr const char* kSmaller = "align it and pad its rows, or ask for a smalle
 
 void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments) {
   if (descriptor.query_tokens > 1) {
-    require_alignment("query token", nullptr, &arguments.query_token_stride, 1, 2, descriptor.alignment, kSmaller);
-    require_alignment("output token", nullptr, &arguments.output_token_stride, 1, 2, descriptor.alignment, kSmaller);
+    const int alignment = descriptor.alignment_bytes();
+    require_alignment("query token", nullptr, &arguments.query_token_stride, 1, 2, alignment, kSmaller);
+    require_alignment("output token", nullptr, &arguments.output_token_stride, 1, 2, alignment, kSmaller);
   }
   if (descriptor.mask == QueryMask::tree) require_alignment("mask", arguments.mask, &arguments.mask_stride, 1, 4, 4);
 }
@@ -102,10 +103,11 @@ void check_tensors(const CommonPlan& plan, const Arguments& arguments) {
   };
   require_token_stride(arguments.key_strides[1], key_bytes, "key_strides[1] (token)");
   require_token_stride(arguments.value_strides[1], value_bytes, "value_strides[1] (token)");
-  require_alignment("query", arguments.query, arguments.query_strides, 2, 2, descriptor.alignment, kSmaller);
-  require_alignment("key", arguments.key, arguments.key_strides, 3, key_bytes, descriptor.alignment, kSmaller);
-  require_alignment("value", arguments.value, arguments.value_strides, 3, value_bytes, descriptor.alignment, kSmaller);
-  require_alignment("output", arguments.output, arguments.output_strides, 2, 2, descriptor.alignment, kSmaller);
+  const int alignment = descriptor.alignment_bytes();
+  require_alignment("query", arguments.query, arguments.query_strides, 2, 2, alignment, kSmaller);
+  require_alignment("key", arguments.key, arguments.key_strides, 3, key_bytes, alignment, kSmaller);
+  require_alignment("value", arguments.value, arguments.value_strides, 3, value_bytes, alignment, kSmaller);
+  require_alignment("output", arguments.output, arguments.output_strides, 2, 2, alignment, kSmaller);
   kv_cache::check_scales(formats, arguments.scales, arguments.max_length > 0);
   const bool paged = descriptor.cache == KvAddressing::paged;
   if (paged) {

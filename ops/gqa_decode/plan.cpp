@@ -64,7 +64,7 @@ void divide_heads(CommonPlan& plan, int tiles_per_warp, int query_groups) {
 }
 
 int choose_copy_bytes(const GqaDecode& descriptor) {
-  int bytes = std::gcd(descriptor.alignment, 16);
+  int bytes = descriptor.alignment_bytes();
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
   for (const std::size_t which : {0, 1}) {
     const kv_cache::RowFormat format = formats[which];

@@ -112,7 +112,7 @@ void add_constants(codegen::PlanHeader& header, const CommonPlan& plan, const Bl
       .constant("kQueryGroups", plan.heads_per_block / plan.heads_per_warp)
       .constant("kHeadsPerWarp", plan.heads_per_warp)
       .flag("kHeadsAreM", shape.heads_are_m)
-      .constant("kAlignment", descriptor.alignment)
+      .constant("kAlignment", descriptor.alignment_bytes())
       .flag("kRecomputesLanes", plan.recomputes_lanes)
       .constant("kWarps", plan.warps)
       .constant("kTilesPerStage", shape.tiles_per_stage)

@@ -111,7 +111,7 @@ TEST(Catalogue, ExplainTellsThePlan) {
 }
 
 TEST(Catalogue, LayoutsAgreeWithThePlan) {
-  const std::string descriptor = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+  const std::string descriptor = "gqa_decode:heads_per_kv=8,kv=int4_rows";
   const json plan = json::parse(cubit::explain(descriptor, "sm_80"));
   const json layouts = json::parse(cubit::explain_layouts(descriptor, "sm_80"));
   ASSERT_EQ(layouts["fragments"].size(), plan["fragments"].size());

@@ -70,7 +70,7 @@ TEST_F(SessionTest, FailuresAreNotRemembered) {
 
 TEST_F(SessionTest, FloodOfSpellingsIsAnsweredButNotRemembered) {
   cache_.add("gqa_decode:kv=int4_rows");
-  std::vector<std::string> fields = {"alignment=16", "groups=1",    "head_dim=128", "heads_per_kv=1",
+  std::vector<std::string> fields = {"alignment=4",  "groups=1",    "head_dim=128", "heads_per_kv=1",
                                      "kv=int4_rows", "output=bf16", "query=bf16"};
   Session session(settings(), {});
   const KernelHandle kernel = session.get("gqa_decode:kv=int4_rows", hopper_);

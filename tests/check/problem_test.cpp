@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"number speed: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 has no such launch argument",
                 [](Case& c) { c.numbers["speed"] = 1; }},
         BadCase{"its rows are 68 bytes apart, not a multiple of alignment=16; ask for alignment=4", [](Case& c) {
-                  c.text = "gqa_decode:heads_per_kv=8,kv=int4_rows";
+                  c.text = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=16";
                   c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68;
                 }}));
 
@@ -347,7 +347,7 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
 // Packed rows have the tolerance of fp16, because scale · (nibble - 7.5) is as large as ordinary values. If a group has
 // an outlier, these numbers are larger than the other values, and so is the rounding of weights times scales.
 TEST(GqaProblem, OutliersOfPackedRowsRaiseTheToleranceOfFp16) {
-  const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16,alignment=4";
+  const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,output=fp16";
   for (const bool has_outliers : {false, true}) {
     const Numbers sizes = {{"batch", 2}, {"context", 4}, {"kv_heads", 2}, {"pattern", has_outliers ? 1 : 0}};
     const auto problem = find_problems(text).random(text, sizes, 4);

@@ -215,9 +215,10 @@ std::vector<Item> items_of(std::size_t index) {
   return items;
 }
 
+/// The alignment that the descriptor gives; 1, so that rows are not padded, if it leaves the alignment to them.
 std::size_t alignment_of(const std::string& descriptor) {
   const std::size_t field = descriptor.find("alignment=");
-  return field == std::string::npos ? 16 : std::stoul(descriptor.substr(field + 10));
+  return field == std::string::npos ? 1 : std::stoul(descriptor.substr(field + 10));
 }
 
 /// The same data, which no alignment changes, for a descriptor whose dense rows may be launched. The reference does not

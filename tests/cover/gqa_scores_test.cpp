@@ -144,7 +144,7 @@ TEST(GqaWindow, WhatNobodySeesIsNotRead) {
         "gqa_decode:kv=int8_split,scales=group,groups=2,window=true",
         "gqa_decode:heads_per_kv=8,window=true,family=sm90",
         "gqa_decode:kv=int4_rows,groups=4,window=true,alibi=true,family=sm90",
-        "gqa_decode:kv=int4_rows,alignment=4,window=true,family=sm90"}) {
+        "gqa_decode:kv=int4_rows,window=true,family=sm90"}) {
     SCOPED_TRACE(descriptor);
     const Device device(architecture_of(descriptor));
     device.watch(CUBIT_WATCH_MEMORY);

@@ -51,8 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, GqaStagger,
                                            StaggerCase{"heads_per_kv=20,kv=int4_rows,groups=4", 5, true},
                                            StaggerCase{"heads_per_kv=8,kv=int4_rows,groups=8", 5},
                                            StaggerCase{"head_dim=256,heads_per_kv=8,kv=int4_rows,groups=8", 1},
-                                           StaggerCase{"heads_per_kv=8,kv=int4_rows,groups=2,alignment=8", 5},
-                                           StaggerCase{"heads_per_kv=8,kv=int4_rows,alignment=4", 5}));
+                                           StaggerCase{"heads_per_kv=8,kv=int4_rows,groups=2", 5},
+                                           StaggerCase{"heads_per_kv=8,kv=int4_rows", 5}));
 
 }  // namespace
 }  // namespace cubit::tests

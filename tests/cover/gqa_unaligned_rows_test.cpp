@@ -123,8 +123,8 @@ TEST_P(UnalignedRows, LieAnywhere) {
   for (const auto& cache : caches) EXPECT_TRUE(cache->guards_intact());
 }
 
-constexpr const char* kOne = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
-constexpr const char* kTwo = "gqa_decode:heads_per_kv=3,kv=int4_rows,groups=2,alignment=8,family=sm90";
+constexpr const char* kOne = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90";
+constexpr const char* kTwo = "gqa_decode:heads_per_kv=3,kv=int4_rows,groups=2,family=sm90";
 
 INSTANTIATE_TEST_SUITE_P(
     Caches, UnalignedRows,
@@ -142,34 +142,34 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{kOne, 1, {.token = 80}, {.token = 80}},  // rows are padded
         Variant{kTwo, 1, {}, {}}, Variant{kTwo, 2, {}, {}}, Variant{kTwo, 3, {}, {}}, Variant{kTwo, 8, {}, {}},
         Variant{kTwo, 1, {.first = 8}, {}},
-        Variant{"gqa_decode:head_dim=64,kv=int4_rows,query=fp16,alignment=4,family=sm90", 4, {}, {}},
-        Variant{"gqa_decode:head_dim=96,heads_per_kv=5,kv=int4_rows,groups=2,alignment=8,family=sm90", 2, {}, {}},
-        Variant{"gqa_decode:head_dim=192,heads_per_kv=9,kv=int4_rows,alignment=4,family=sm90", 8, {}, {}},
+        Variant{"gqa_decode:head_dim=64,kv=int4_rows,query=fp16,family=sm90", 4, {}, {}},
+        Variant{"gqa_decode:head_dim=96,heads_per_kv=5,kv=int4_rows,groups=2,family=sm90", 2, {}, {}},
+        Variant{"gqa_decode:head_dim=192,heads_per_kv=9,kv=int4_rows,family=sm90", 8, {}, {}},
         Variant{"gqa_decode:head_dim=256,heads_per_kv=4,kv=int4_rows,groups=2,alignment=4,family=sm90", 4, {}, {}},
-        Variant{"gqa_decode:heads_per_kv=20,kv=int4_rows,groups=2,alignment=8,family=sm90", 1, {}, {}}));
+        Variant{"gqa_decode:heads_per_kv=20,kv=int4_rows,groups=2,family=sm90", 1, {}, {}}));
 
-constexpr const char* kWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true,sinks=true";
-constexpr const char* kAlibi = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,alibi=true";
-constexpr const char* kTwoTokens = "gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90,query_tokens=2";
+constexpr const char* kWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90,window=true,sinks=true";
+constexpr const char* kAlibi = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90,alibi=true";
+constexpr const char* kTwoTokens = "gqa_decode:heads_per_kv=4,kv=int4_rows,family=sm90,query_tokens=2";
 constexpr const char* kTokensInWindow =
-    "gqa_decode:heads_per_kv=2,kv=int4_rows,groups=2,alignment=8,family=sm90,query_tokens=4,window=true,alibi=true";
+    "gqa_decode:heads_per_kv=2,kv=int4_rows,groups=2,family=sm90,query_tokens=4,window=true,alibi=true";
 const std::vector<std::int32_t> kFew = {0, 1, 3, 65, 255, 257, 511, kContext};
 
 INSTANTIATE_TEST_SUITE_P(
     Scores, UnalignedRows,
-    ::testing::Values(
-        Variant{kWindow, 1, {}, {}, {{"window", 70}, {"kept_tokens", 3}}},
-        Variant{kWindow, 4, {}, {}, {{"window", 130}, {"kept_tokens", 65}}},       // whole stages between
-        Variant{kWindow, 3, {}, {}, {{"window", 300}, {"kept_tokens", 1}}, kFew},  // no boxes
-        Variant{kWindow, 1, {}, {.first = 4}, {{"window", 1}, {"kept_tokens", 0}}, kFew},
-        Variant{kWindow, 1, {}, {}, {{"window", 70}, {"kept_tokens", 3}, {"splits", 3}}, kFew},
-        Variant{kAlibi, 2, {}, {}, {}, kFew},
-        Variant{kAlibi, 8, {.heads_outside = true}, {.heads_outside = true}, {}, kFew},
-        Variant{kAlibi, 4, {.token = 304}, {.token = 272}, {}, kFew}, Variant{kTwoTokens, 1, {}, {}, {}, kFew},
-        Variant{kTwoTokens, 4, {.token = 304}, {}, {{"splits", 3}}, kFew},
-        Variant{"gqa_decode:heads_per_kv=2,kv=int4_rows,alignment=4,family=sm90,query_tokens=3", 3, {}, {}, {}, kFew},
-        Variant{kTokensInWindow, 2, {}, {}, {{"window", 301}, {"kept_tokens", 129}}},
-        Variant{kTokensInWindow, 1, {.first = 8}, {}, {{"window", 2}, {"kept_tokens", 511}}, kFew}));
+    ::testing::Values(Variant{kWindow, 1, {}, {}, {{"window", 70}, {"kept_tokens", 3}}},
+                      Variant{kWindow, 4, {}, {}, {{"window", 130}, {"kept_tokens", 65}}},       // whole stages between
+                      Variant{kWindow, 3, {}, {}, {{"window", 300}, {"kept_tokens", 1}}, kFew},  // no boxes
+                      Variant{kWindow, 1, {}, {.first = 4}, {{"window", 1}, {"kept_tokens", 0}}, kFew},
+                      Variant{kWindow, 1, {}, {}, {{"window", 70}, {"kept_tokens", 3}, {"splits", 3}}, kFew},
+                      Variant{kAlibi, 2, {}, {}, {}, kFew},
+                      Variant{kAlibi, 8, {.heads_outside = true}, {.heads_outside = true}, {}, kFew},
+                      Variant{kAlibi, 4, {.token = 304}, {.token = 272}, {}, kFew},
+                      Variant{kTwoTokens, 1, {}, {}, {}, kFew},
+                      Variant{kTwoTokens, 4, {.token = 304}, {}, {{"splits", 3}}, kFew},
+                      Variant{"gqa_decode:heads_per_kv=2,kv=int4_rows,family=sm90,query_tokens=3", 3, {}, {}, {}, kFew},
+                      Variant{kTokensInWindow, 2, {}, {}, {{"window", 301}, {"kept_tokens", 129}}},
+                      Variant{kTokensInWindow, 1, {.first = 8}, {}, {{"window", 2}, {"kept_tokens", 511}}, kFew}));
 
 INSTANTIATE_TEST_SUITE_P(
     Launches, UnalignedRows,

@@ -22,8 +22,8 @@ const std::vector<std::string> kFormats = {
     "gqa_decode:heads_per_kv=8,kv=fp16,query=fp16,output=fp16",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,output=fp16",
     "gqa_decode:heads_per_kv=8,kv=fp8_e4m3,scales=token,output=fp16",
-    "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
-    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=2,alignment=8",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows",
+    "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=2",
     kInt4,
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=8,query=fp16",
     "gqa_decode:head_dim=64,heads_per_kv=4,kv=int4_rows,groups=4",
@@ -96,9 +96,12 @@ struct LongFormat {
 };
 constexpr LongFormat kLongFormats[] = {{"gqa_decode:heads_per_kv=2", 256, 2},
                                        {"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", 80, 1}};
+/// Rows that are padded to a multiple of 16 bytes, for kernels of that alignment.
 struct PitchedFormat {
   const char* text;
   std::size_t pitch;
+
+  std::string kernel() const { return std::string(text) + ",alignment=16"; }
 };
 constexpr PitchedFormat kPitchedFormats[] = {{"gqa_decode:heads_per_kv=4,kv=int4_rows", 80},
                                              {"gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2", 96},
@@ -126,7 +129,7 @@ const SuiteKernels kKernels("GqaDecodeGpu", [](const std::string& architecture) 
   for (const LongFormat& format : kLongFormats) {
     for (const char* const cache : {"", ",cache=paged"}) named.push_back(std::string(format.text) + cache);
   }
-  for (const PitchedFormat& format : kPitchedFormats) texts.emplace_back(format.text);
+  for (const PitchedFormat& format : kPitchedFormats) texts.push_back(format.kernel());
   const std::vector<std::string> of_families = of_every_family(named, architecture);
   texts.insert(texts.end(), of_families.begin(), of_families.end());
   return texts;
@@ -494,8 +497,7 @@ void check_strided(const std::string& text, std::size_t pitch, const Device& dev
   constexpr int kBatch = 2;
   constexpr int kTokens = 150;
   constexpr int kKvHeads = 3;
-  const Problem problem =
-      Problem::random(text + ",alignment=4", {{"batch", kBatch}, {"context", kTokens}, {"kv_heads", kKvHeads}}, 2);
+  const Problem problem = Problem::random(text, {{"batch", kBatch}, {"context", kTokens}, {"kv_heads", kKvHeads}}, 2);
   const auto inputs = problem.inputs();
   const std::size_t row = tensor_bytes(inputs[1]) / (kBatch * kTokens * kKvHeads);
   const std::size_t element = type_bytes(inputs[1].type);
@@ -543,7 +545,7 @@ void check_strided(const std::string& text, std::size_t pitch, const Device& dev
 }
 
 TEST_F(GqaDecodeGpu, StridedAndPaddedCaches) {
-  for (const PitchedFormat& one : kPitchedFormats) check_strided(one.text, one.pitch, device(), kernel(one.text));
+  for (const PitchedFormat& one : kPitchedFormats) check_strided(one.text, one.pitch, device(), kernel(one.kernel()));
 }
 
 TEST_F(GqaDecodeGpu, NothingToDo) {

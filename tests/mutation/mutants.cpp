@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kPipeline = "pipeline";
 constexpr const char* kRows = "gqa_decode:heads_per_kv=8,family=sm80";
-constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm80";
+constexpr const char* kWords = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm80";
 constexpr const char* kHeadGroups = "gqa_decode:heads_per_kv=17,family=sm80";  // head groups of 9 and 8 query rows
 
 constexpr const char* kManyQueryRows = "gqa_decode:heads_per_kv=32,kv=int4_rows,groups=4";  // query operands lie in
@@ -27,8 +27,8 @@ constexpr const char* kManyQueryRows = "gqa_decode:heads_per_kv=32,kv=int4_rows,
 
 constexpr const char* kBulk = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90";
 constexpr const char* kBulkPages = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,cache=paged,family=sm90";
-constexpr const char* kUnalignedRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90";
-constexpr const char* kUnalignedWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90,window=true";
+constexpr const char* kUnalignedRows = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90";
+constexpr const char* kUnalignedWindow = "gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90,window=true";
 constexpr const char* kManyQueryTokens = "gqa_decode:heads_per_kv=4,query_tokens=4,family=sm90";
 constexpr const char* kByHeads = "gqa_decode:heads_per_kv=20,family=sm90";
 constexpr const char* kBulkHeads = "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=4,family=sm90";

@@ -1,5 +1,6 @@
 // Descriptor texts: every descriptor has one canonical text that parses back to the same descriptor, and an illegal
 // text is refused with the rule that it breaks.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -55,6 +56,41 @@ TEST(GqaDescriptor, OtherSpellingsOfAValueShareItsText) {
             "gqa_decode:cache=paged,query_tokens=16,mask=tree,alignment=8");
 }
 
+TEST(GqaDescriptor, AlignmentDefaultsToWhatUnpaddedRowsAllow) {
+  struct Case {
+    const char* fields;
+    int alignment;
+  };
+  for (const Case& one :
+       {Case{"kv=bf16", 16}, Case{"head_dim=80,kv=fp8_e4m3", 16}, Case{"head_dim=112,kv=int8_split", 16},
+        Case{"kv=int4_rows", 4}, Case{"head_dim=64,kv=int4_rows", 4}, Case{"kv=int4_rows,groups=2", 8},
+        Case{"kv=int4_rows,groups=4", 16}, Case{"kv=int4_rows,groups=8", 16}, Case{"value=int4_rows", 4},
+        Case{"kv=int4_rows,groups=2,value=fp8_e4m3", 8}, Case{"kv=int4_rows,groups=4,value=int4_rows", 4},
+        Case{"kv=int4_rows,value_dim=64", 4}, Case{"kv=int4_rows,heads_per_kv=8,cache=paged", 4}}) {
+    const std::string text = fmt::format("gqa_decode:{}", one.fields);
+    const GqaDecode left_out = gqa_decode::parse(text);
+    EXPECT_EQ(left_out.alignment, one.alignment) << text;
+    EXPECT_EQ(left_out.text().find("alignment"), std::string::npos) << text;
+    for (const int alignment : {16, 8, 4}) {
+      const GqaDecode given = gqa_decode::parse(fmt::format("{},alignment={}", text, alignment));
+      EXPECT_EQ(given.alignment, alignment) << text;
+      EXPECT_EQ(given == left_out, alignment == one.alignment) << text;
+      EXPECT_EQ(gqa_decode::parse(given.text()), given) << text;
+    }
+  }
+}
+
+/// A descriptor as a C++ program writes it, without text.
+TEST(GqaDescriptor, AlignmentOfAStructDefaultsToTheSame) {
+  GqaDecode descriptor{.heads_per_kv = 8, .kv = KvFormat::int4_rows};
+  EXPECT_EQ(descriptor.text(), "gqa_decode:heads_per_kv=8,kv=int4_rows");
+  EXPECT_EQ(descriptor.alignment_bytes(), 4);
+  descriptor.alignment = 4;
+  EXPECT_EQ(descriptor.text(), "gqa_decode:heads_per_kv=8,kv=int4_rows");
+  descriptor.alignment = 16;
+  EXPECT_EQ(descriptor.text(), "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=16");
+}
+
 struct Refused {
   const char* text;
   const char* sentence;
@@ -108,9 +144,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"gqa_decode:kv=int4_rows,alignment=8,family=sm90",
                 "descriptor \"gqa_decode:kv=int4_rows,alignment=8,family=sm90\": family=sm90 copies rows in bulk: rows "
                 "of 68 bytes follow one another only with alignment=4; family=sm80, or leave family out"},
-        Refused{"gqa_decode:kv=int4_rows,groups=2,family=sm90",
-                "descriptor \"gqa_decode:kv=int4_rows,groups=2,family=sm90\": family=sm90 copies rows in bulk: rows "
-                "of 72 bytes follow one another only with alignment=8 or 4; family=sm80, or leave family out"},
+        Refused{
+            "gqa_decode:kv=int4_rows,groups=2,family=sm90,alignment=16",
+            "descriptor \"gqa_decode:kv=int4_rows,groups=2,alignment=16,family=sm90\": family=sm90 copies rows in "
+            "bulk: rows of 72 bytes follow one another only with alignment=8 or 4; family=sm80, or leave family out"},
         Refused{"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90",
                 "descriptor \"gqa_decode:kv=fp8_e4m3,alignment=8,family=sm90\": family=sm90 copies rows in bulk: every "
                 "pointer and stride must be a multiple of 16 bytes; family=sm80, or leave family out"},

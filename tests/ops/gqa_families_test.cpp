@@ -66,14 +66,13 @@ TEST(GqaPlan, FamilySm90IsChosenWhereItWasFaster) {
 }
 
 TEST(GqaPlan, FamilySm90IsChosenForRowsThatFollowOneAnother) {
-  for (const char* text : {"gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4",
-                           "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2,alignment=8"}) {
+  for (const char* text :
+       {"gqa_decode:heads_per_kv=8,kv=int4_rows", "gqa_decode:heads_per_kv=4,kv=int4_rows,groups=2"}) {
     EXPECT_EQ(family_of(text, "sm_90a"), "sm90_gqa_decode") << text;
     EXPECT_EQ(family_of(text, "sm_100a"), "sm80_gqa_decode") << text;
   }
-  for (const char* text :
-       {"gqa_decode:kv=int4_rows", "gqa_decode:kv=int4_rows,cache=paged,alignment=4",
-        "gqa_decode:heads_per_kv=9,kv=int4_rows,alignment=4", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
+  for (const char* text : {"gqa_decode:kv=int4_rows,alignment=16", "gqa_decode:kv=int4_rows,cache=paged",
+                           "gqa_decode:heads_per_kv=9,kv=int4_rows", "gqa_decode:kv=int4_rows,groups=4,alignment=4"}) {
     EXPECT_EQ(family_of(text, "sm_90a"), "sm80_gqa_decode") << text;
   }
 }

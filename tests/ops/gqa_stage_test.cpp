@@ -163,7 +163,7 @@ TEST(GqaPlan, NoWarpsRowsMeetInABank) {
 TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
   for (const char* fields : {"", ",groups=2", ",head_dim=64", ",head_dim=96,groups=2", ",head_dim=192", ",head_dim=256",
                              ",head_dim=256,groups=2,query_tokens=3"}) {
-    const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,alignment=4,family=sm90{}", fields);
+    const std::string text = fmt::format("gqa_decode:heads_per_kv=4,kv=int4_rows,family=sm90{}", fields);
     const auto plan = tests::sm90_plan_of(text, "sm_90a");
     EXPECT_EQ(plan.interleaved_warps() * plan.descriptor.row_bytes(), plan.stage.row_bytes) << text;
     EXPECT_EQ(plan.stage.row_bytes / 16 % 2, 1) << text;
@@ -174,8 +174,8 @@ TEST(GqaPlan, UnalignedRowsOfAWarpMeetInNoBank) {
 
 // The rows and bytes that the report states for a stage of family sm90 agree: keys, and as many bytes of values.
 TEST(GqaPlan, SaysHowManyRowsAStageHas) {
-  for (const char* fields : {"kv=int4_rows,alignment=4", "kv=int4_rows,groups=2,alignment=8", "kv=int4_rows,groups=4",
-                             "kv=bf16", "kv=fp8_e4m3", "heads_per_kv=20"}) {
+  for (const char* fields : {"kv=int4_rows", "kv=int4_rows,groups=2", "kv=int4_rows,groups=4", "kv=bf16", "kv=fp8_e4m3",
+                             "heads_per_kv=20"}) {
     const std::string text = fmt::format("gqa_decode:family=sm90,{}", fields);
     const auto plan = tests::sm90_plan_of(text, "sm_90a");
     const std::string said = tests::value_of(plan, "stage");

@@ -125,7 +125,7 @@ double modelled_cost(const gqa_decode::warp_ring::Plan& plan, std::int64_t seque
 
 // Four rows of 68 bytes together are 17 times 16.
 TEST(GqaLaunch, UnalignedRowsAreCopiedInBoxesOfFour) {
-  const auto plan = tests::sm90_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90", "sm_90a");
+  const auto plan = tests::sm90_plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90", "sm_90a");
   constexpr std::uint64_t kRow = 68;
   for (const int kv_heads : {1, 2, 4, 8}) {
     const auto arguments = tests::made_up_gqa_arguments({3, kv_heads, 8 * kv_heads, 128, kRow, 8192});

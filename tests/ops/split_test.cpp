@@ -208,7 +208,7 @@ TEST(GqaSplit, BoxesWhereRowsFollowOneAnother) {
 }
 
 TEST(GqaSplit, UnalignedRowsThatFollowOneAnother) {
-  const Plan plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4,family=sm90");
+  const Plan plan = plan_of("gqa_decode:heads_per_kv=8,kv=int4_rows,family=sm90");
   constexpr std::int64_t kRow = 68;
   const auto of_heads = [](int kv_heads) {
     auto arguments = bounds(16, 8192);

@@ -277,7 +277,7 @@ TEST(SuggestedFamily, IsSm80WhereSm90WouldCopyInt4RowsInPieces) {
   for (const int page_size : {1, 2, 4}) EXPECT_EQ(suggested(pages, {{"page_size", page_size}}), sm80_pages);
   for (const int page_size : {8, 16, 64, 256}) EXPECT_EQ(suggested(pages, {{"page_size", page_size}}), pages);
   EXPECT_EQ(suggested(pages, {}), pages);
-  const char* const unaligned = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4";
+  const char* const unaligned = "gqa_decode:heads_per_kv=8,kv=int4_rows";
   const std::string sm80_unaligned = std::string(unaligned) + ",family=sm80";
   for (const int heads : {1, 2, 4, 8}) EXPECT_EQ(suggested(unaligned, {{"kv_heads", heads}}), unaligned);
   for (const int heads : {3, 5, 6, 7}) EXPECT_EQ(suggested(unaligned, {{"kv_heads", heads}}), sm80_unaligned);

@@ -59,7 +59,7 @@ TEST_P(CpuOperators, TheOtherFormats) {
   for (const char* descriptor :
        {"gqa_decode:heads_per_kv=8", "gqa_decode:heads_per_kv=3,kv=fp16,query=fp16,output=fp16,head_dim=64",
         "gqa_decode:heads_per_kv=16,kv=int4_rows,groups=8",
-        "gqa_decode:heads_per_kv=2,kv=int4_rows,head_dim=64,query=fp16,alignment=4"}) {
+        "gqa_decode:heads_per_kv=2,kv=int4_rows,head_dim=64,query=fp16"}) {
     expect_good(descriptor, {{"batch", 3}, {"context", 200}, {"kv_heads", 2}});
   }
 }
@@ -67,8 +67,8 @@ TEST_P(CpuOperators, TheOtherFormats) {
 // For fp16 queries. Without centring around the middle of the nibbles, rounding errors of one group would be 1.2e-3
 // here.
 TEST_P(CpuOperators, Int4RowsRoundBesideTheMiddleOfNibbles) {
-  for (const char* descriptor : {"gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16,alignment=4",
-                                 "gqa_decode:heads_per_kv=16,kv=int4_rows,query=fp16,alignment=4,family=sm80"}) {
+  for (const char* descriptor : {"gqa_decode:heads_per_kv=8,kv=int4_rows,query=fp16",
+                                 "gqa_decode:heads_per_kv=16,kv=int4_rows,query=fp16,family=sm80"}) {
     const Problem problem = Problem::random(descriptor, {{"batch", 2}, {"context", 50}, {"kv_heads", 2}}, 7);
     const DeviceCase on_device(device_, problem);
     launch(engine().get(descriptor, GetParam()), on_device);

@@ -162,8 +162,8 @@ TEST_P(Strides, WithGapsGiveWhatDenseOnesGive) {
 INSTANTIATE_TEST_SUITE_P(Formats, Strides,
                          ::testing::Values("gqa_decode:heads_per_kv=5",
                                            "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
-                                           "gqa_decode:heads_per_kv=3,kv=int4_rows,alignment=4",
-                                           "gqa_decode:heads_per_kv=9,kv=int4_rows,groups=2,alignment=8,output=fp16"),
+                                           "gqa_decode:heads_per_kv=3,kv=int4_rows",
+                                           "gqa_decode:heads_per_kv=9,kv=int4_rows,groups=2,output=fp16"),
                          [](const auto& given) { return "Descriptor" + std::to_string(given.index); });
 
 }  // namespace

@@ -58,6 +58,7 @@ inline std::vector<GqaDecode> all_gqa_descriptors() {
             GqaDecode descriptor{head_dim, heads, kv};
             descriptor.query_tokens = query_tokens;
             descriptor.mask = mask;
+            descriptor.alignment = descriptor.unpadded_alignment();
             all.push_back(descriptor);
           }
   return all;

@@ -156,7 +156,7 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProof) {
 
 /// The comparison also reaches accesses that occur only at the end of a sequence, because box copies move the rest.
 TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
-  for (const char* text : {"gqa_decode", "gqa_decode:cache=paged", "gqa_decode:kv=int4_rows,alignment=4,family=sm90"}) {
+  for (const char* text : {"gqa_decode", "gqa_decode:cache=paged", "gqa_decode:kv=int4_rows,family=sm90"}) {
     const Result result = program_.run({"explain", text, "--arch", "sm_90a", "--measure", "--json"});
     EXPECT_EQ(result.exit_code, 0) << text << ": " << result.err;
     EXPECT_EQ(result.json().at("family"), "sm90_gqa_decode");

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SVG = "{http://www.w3.org/2000/svg}"
 INT4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"  # rows of 80 bytes, 16 of them header
-NARROW = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=4"  # rows of 68 bytes, padded; copies with conflicts
+NARROW = "gqa_decode:heads_per_kv=8,kv=int4_rows"  # rows of 68 bytes, padded; copies with conflicts
 WIDE = "gqa_decode:heads_per_kv=8"  # rows of 256 bytes, swizzled
 program = ""
 

@@ -21,12 +21,12 @@ bool are_alike(const GqaDecode& descriptor) { return kv_cache::formats_of(descri
 /// Why no bulk copy can move the descriptor's rows; empty if one can.
 std::string why_not_bulk_copies(const GqaDecode& descriptor) {
   if (!has_unaligned_rows(descriptor)) {
-    return descriptor.alignment < 16 ? "every pointer and stride must be a multiple of 16 bytes" : "";
+    return descriptor.alignment_bytes() < 16 ? "every pointer and stride must be a multiple of 16 bytes" : "";
   }
   const int row = descriptor.row_bytes();
   if (descriptor.cache == KvAddressing::paged)
     return fmt::format("rows of a paged cache must be a multiple of 16 bytes, and these are {}", row);
-  if (row % descriptor.alignment == 0) return "";
+  if (row % descriptor.alignment_bytes() == 0) return "";
   return fmt::format("rows of {} bytes follow one another only with alignment={}", row, row % 8 == 0 ? "8 or 4" : "4");
 }
 

@@ -76,7 +76,7 @@ Decision copy_decision(const Plan& plan) {
       formats.are_alike() ? bytes_of_row(formats.key)
                           : fmt::format("{}; of values {}", bytes_of_row(formats.key), bytes_of_row(formats.value));
   return {"copy", fmt::format("{} bytes per lane", plan.copy_bytes),
-          fmt::format("alignment={} and {}", plan.descriptor.alignment, rows)};
+          fmt::format("alignment={} and {}", plan.descriptor.alignment_bytes(), rows)};
 }
 
 Decision stage_decision(const Plan& plan) {

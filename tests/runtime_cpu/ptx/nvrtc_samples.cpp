@@ -119,8 +119,8 @@ std::vector<codegen::KernelSource> sample_sources(std::string_view target) {
       "stream_read",
       "gqa_decode:heads_per_kv=8",
       "gqa_decode:head_dim=64,heads_per_kv=16,kv=fp16,query=fp16",
-      "gqa_decode:heads_per_kv=3,kv=int4_rows,alignment=4",
-      "gqa_decode:head_dim=64,kv=int4_rows,groups=2,output=fp16",
+      "gqa_decode:heads_per_kv=3,kv=int4_rows",
+      "gqa_decode:head_dim=64,kv=int4_rows,groups=2,output=fp16,alignment=16",
       "gqa_decode:heads_per_kv=9,kv=int4_rows,groups=4,alignment=8",
       "gqa_decode:heads_per_kv=5,kv=int4_rows,groups=8,query=fp16",
   };

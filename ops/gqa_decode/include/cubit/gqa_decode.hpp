@@ -39,7 +39,8 @@ struct GqaDecode {
   std::string score = {};  ///< "name@hash" of a user's score modification, as add_score gives it; empty: none
   bool window = false;     ///< a query sees the last few tokens and the kept tokens
   bool sinks = false;      ///< a number per head joins the softmax's denominator
-  int alignment = 16;      ///< divides every address and stride, in bytes, of query, key, value, output: 16, 8 or 4
+  /// Divides every address and stride, in bytes, of query, key, value and output: 16, 8 or 4; 0: unpadded_alignment().
+  int alignment = 0;
   std::string family = "auto";  ///< kernel family, such as "sm80"; "auto": the one that was measured to be faster
   int value_dim = 0;            ///< channels of a value, as of head_dim; 0: head_dim
   std::optional<KvFormat> value = {};            ///< format of values; empty: values are stored as keys are
@@ -55,6 +56,14 @@ struct GqaDecode {
     return kv_row_bytes(value.value_or(kv), value_channels(), value ? value_groups : groups);
   }
   int value_channels() const { return value_dim == 0 ? head_dim : value_dim; }
+
+  /// The default of `alignment`: the largest of 16, 8 and 4 that divides every row of a launch without padding.
+  int unpadded_alignment() const {
+    const int bits = row_bytes() | value_row_bytes() | 2 * head_dim | 2 * value_channels() | 16;
+    return bits & -bits;  // the lowest bit
+  }
+  /// `alignment`, or its default if it is 0.
+  int alignment_bytes() const { return alignment == 0 ? unpadded_alignment() : alignment; }
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
@@ -80,7 +89,7 @@ struct GqaDecode {
     if (!score.empty()) add("score", score);
     if (window) add("window", "true");
     if (sinks) add("sinks", "true");
-    if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
+    if (alignment_bytes() != unpadded_alignment()) add("alignment", std::to_string(alignment));
     if (family != standard.family) add("family", family);
     return "gqa_decode" + fields;
   }
