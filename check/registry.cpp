@@ -23,7 +23,7 @@ std::vector<Row> none() {
 
 constexpr OperatorProblems kTable[] = {
     {"gqa_decode", gqa_decode::random_help, gqa_decode::bench_cases, none<Decomposition>, gqa_decode::make_problem,
-     gqa_decode::make_random_problem},
+     gqa_decode::make_random_problem, gqa_decode::fit},
     {"kv_append", kv_append::random_help, kv_append::bench_cases, none<Decomposition>, kv_append::make_problem,
      kv_append::make_random_problem},
     {"kv_gather", kv_gather::random_help, kv_gather::bench_cases, none<Decomposition>, kv_gather::make_problem,
@@ -37,7 +37,7 @@ constexpr OperatorProblems kTable[] = {
     {"w4_quantize", w4_quantize::random_help, w4_quantize::bench_cases, none<Decomposition>, w4_quantize::make_problem,
      w4_quantize::make_random_problem},
     {"w4a16_gemm", w4a16_gemm::random_help, w4a16_gemm::bench_cases, w4a16_gemm::decompositions,
-     w4a16_gemm::make_problem, w4a16_gemm::make_random_problem}};
+     w4a16_gemm::make_problem, w4a16_gemm::make_random_problem, w4a16_gemm::fit}};
 
 }  // namespace
 

@@ -50,8 +50,8 @@ Tensor tensor_of(const cubit_tensor& given) {
   return tensor;
 }
 
-std::vector<Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count) {
-  if (count != 0) require(tensors, "cubit_problem_create: inputs");
+std::vector<Tensor> tensors_of(const cubit_tensor* tensors, std::size_t count, const char* parameter) {
+  if (count != 0) require(tensors, parameter);
   std::vector<Tensor> result;
   std::set<std::string_view> names;
   for (const cubit_tensor& tensor : std::span(tensors, count)) {
@@ -96,9 +96,22 @@ cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* in
     require(descriptor, "cubit_problem_create: descriptor");
     require(problem, "cubit_problem_create: problem");
     *problem = nullptr;
-    const auto tensors = tensors_of(inputs, input_count);
+    const auto tensors = tensors_of(inputs, input_count, "cubit_problem_create: inputs");
     const auto scalars = numbers_of(numbers, number_count, "cubit_problem_create: numbers");
     *problem = new cubit_problem{find_problems(descriptor).problem(descriptor, tensors, scalars)};
+  });
+}
+
+cubit_status cubit_problem_fit_descriptor(const char* descriptor, const cubit_tensor* inputs, size_t input_count,
+                                          const cubit_number* numbers, size_t number_count, const char** text) {
+  return guarded([&] {
+    require(descriptor, "cubit_problem_fit_descriptor: descriptor");
+    require(text, "cubit_problem_fit_descriptor: text");
+    const OperatorProblems& problems = find_problems(descriptor);
+    const auto tensors = tensors_of(inputs, input_count, "cubit_problem_fit_descriptor: inputs");
+    const auto scalars = numbers_of(numbers, number_count, "cubit_problem_fit_descriptor: numbers");
+    *text = thread_text(problems.fit != nullptr ? problems.fit(descriptor, tensors, scalars)
+                                                : find_operator(descriptor).canonical(descriptor));
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "check/gqa_decode/problem.hpp"
 
@@ -50,9 +51,13 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   const GqaDecode descriptor = parse(text);
   LaunchNumbers launch(descriptor);
   for (const auto& [name, value] : numbers) {
+    if (name == kPaddedRows) {
+      launch.padded_rows = whole_number(name, value, 0, 1) != 0;
+      continue;
+    }
     if (launch.set(descriptor, name, value)) continue;
     reject(fmt::format("number {}", name), fmt::format("{} has no such launch argument", descriptor.text()),
-           fmt::format("accepted: {}", LaunchNumbers::names(descriptor)));
+           fmt::format("accepted: {}, {}", LaunchNumbers::names(descriptor), kPaddedRows));
   }
   const ArgumentTable& table = ops::gqa_decode::arguments();
   require_names(inputs, table.input_names(), "gqa_decode");
@@ -64,6 +69,29 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
     reject(fmt::format("tensors without {}", argument.name), "gqa_decode needs query, key and value");
   }
   return std::make_unique<GqaProblem>(descriptor, std::move(taken), launch);
+}
+
+/// Only padded rows of keys and values matter: rows of the query and of the output are multiples of 16 bytes.
+std::string fit(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+  GqaDecode descriptor = parse(text);
+  std::string canonical = descriptor.text();
+  const auto padded = numbers.find(kPaddedRows);
+  if (gives_field(text, "alignment") || padded == numbers.end() || padded->second != 1) return canonical;
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  std::int64_t row_bytes = 0;  // the greatest common divisor
+  for (const Tensor& input : inputs) {
+    for (const std::size_t which : {0, 1}) {
+      if (input.name != kv_cache::kRowNames[which] || input.shape.empty()) continue;
+      if (input.shape.back() < formats[which].row_elements()) return canonical;
+      row_bytes = std::gcd(row_bytes, input.shape.back() * formats[which].element_bytes());
+    }
+  }
+  if (row_bytes == 0) return canonical;
+  for (const int alignment : {16, 8, 4}) {
+    descriptor.alignment = alignment;
+    if (row_bytes % alignment == 0 && is_served(descriptor)) return descriptor.text();
+  }
+  return canonical;
 }
 
 }  // namespace cubit::check::gqa_decode

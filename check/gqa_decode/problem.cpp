@@ -144,23 +144,32 @@ ScoreRules GqaProblem::score_rules(std::int64_t head) const {
   return rules;
 }
 
-void GqaProblem::check_cache(std::size_t which) const {
-  const kv_cache::RowFormat format = kv_cache::formats_of(descriptor_)[which];
+void GqaProblem::check_cache(std::size_t which) {
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
+  const kv_cache::RowFormat& format = formats[which];
   const Tensor& cache = this->cache(which);
   require_type(cache, format.type(), descriptor_);
-  if (cache.shape.size() == 4 && cache.shape[3] != format.row_elements()) {
+  require_rank(cache, 4, shape_.dimensions());
+  const bool is_longer = cache.shape[3] > format.row_elements();
+  if (is_longer && numbers_.padded_rows) shape_.padded_row[which] = cache.shape[3];
+  if (cache.shape[3] != shape_.row_pitch(formats, which)) {
     reject(shape_text(cache), fmt::format("its rows have {} elements", cache.shape[3]),
-           fmt::format("{} wants rows of {}", descriptor_.text(), format.row_elements()));
+           fmt::format("{} wants rows of {}{}", descriptor_.text(), format.row_elements(),
+                       is_longer ? "; give padded_rows=1 if the rest of a row is padding" : ""));
   }
-  if (!shape_.is_paged() && cache.shape.size() == 4 && cache.shape[0] != batch())
+  if (!shape_.is_paged() && cache.shape[0] != batch())
     reject(shape_text(cache), fmt::format("query has a batch of {}", batch()));
   if (shape_.kv_heads < 1) reject(shape_text(cache), "there must be at least one KV head");
-  require_shape(cache, shape_.shape(format), shape_.dimensions());
+  std::vector<std::int64_t> wanted = shape_.shape(format);
+  wanted.back() = cache.shape[3];
+  require_shape(cache, wanted, shape_.dimensions());
+  const std::int64_t pitch = cache.shape[3] * format.element_bytes();
   const int alignment = descriptor_.alignment_bytes();
-  if (format.row_bytes() % alignment == 0) return;
+  if (pitch % alignment == 0) return;
+  const std::int64_t most = std::gcd(pitch, 16);
   reject(shape_text(cache),
-         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", format.row_bytes(), alignment),
-         fmt::format("ask for alignment={} in the descriptor", std::gcd(format.row_bytes(), 16)));
+         fmt::format("its rows are {} bytes apart, not a multiple of alignment={}", pitch, alignment),
+         most >= 4 ? fmt::format("ask for alignment={} in the descriptor", most) : "pad rows to a multiple of 4 bytes");
 }
 
 /// The window of all query tokens together; 0 if the descriptor has no window.
@@ -333,8 +342,9 @@ HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int6
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
   const kv_cache::RowFormat format = formats[which];
   const auto* rows = static_cast<const char*>(cache(which).data);
+  const std::int64_t pitch = shape_.row_pitch(formats, which) * format.element_bytes();
   HeadRows found;
-  found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * format.row_bytes(); };
+  found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * pitch; };
   if (!format.has_scales()) return found;
   const auto* first = static_cast<const char*>(find(kv_cache::kScaleNames[which])->data);
   found.scales = [=, this](int token) {

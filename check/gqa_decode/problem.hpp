@@ -23,6 +23,7 @@ std::unique_ptr<char[]> make_trees(const GqaDecode& descriptor, std::int64_t bat
 inline constexpr const char* kSlopes = "alibi_slopes";
 inline constexpr const char* kSinks = "sinks";
 inline constexpr const char* kParameters = "score_parameters";
+inline constexpr const char* kPaddedRows = "padded_rows";  ///< a number, see LaunchNumbers::padded_rows
 
 /// Throws Failure(invalid_argument) for a window of less than one token.
 void require_window(double window);
@@ -31,6 +32,7 @@ void require_window(double window);
 struct LaunchNumbers {
   double softmax_scale = 0;
   bool with_lse = false;
+  bool padded_rows = false;  ///< the last dimension of key and value may be longer than the format's row
   std::int32_t splits = 0;
 
   double soft_cap = 0;
@@ -84,7 +86,7 @@ class GqaProblem final : public Problem {
   bool needs_page(std::int64_t sequence, std::int64_t first) const;
   /// The rows of keys (0) or values (1) of one sequence and KV head.
   HeadRows rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const;
-  void check_cache(std::size_t which) const;
+  void check_cache(std::size_t which);
   /// The reference of output `item`, which numbers (sequence, query token, head).
   ReferenceHead reference_of(std::int64_t item) const;
   /// The error of one head and its tolerance: of the output in the norm of Problem::compare, or of the log-sum-exp in
@@ -105,6 +107,8 @@ class GqaProblem final : public Problem {
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+/// See OperatorProblems::fit.
+std::string fit(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 
 std::string random_help();
 /// The cases of the tables in bench/results.

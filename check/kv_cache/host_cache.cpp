@@ -143,7 +143,7 @@ std::string CacheShape::describe(std::int64_t row) const {
 cubit_kv_cache CacheShape::arguments(const CacheFormats& formats) const {
   cubit_kv_cache cache{};
   for (const std::size_t which : {0, 1}) {
-    const std::int64_t row = formats[which].row_elements();
+    const std::int64_t row = row_pitch(formats, which);
     std::int64_t* const strides = which == 0 ? cache.key_strides : cache.value_strides;
     strides[2] = heads_outside ? page_size * row : row;
     strides[1] = heads_outside ? row : kv_heads * row;

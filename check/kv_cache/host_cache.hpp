@@ -21,7 +21,7 @@ inline constexpr const char* kRowNames[] = {"key", "value"};
 inline constexpr const char* kCacheNames[] = {"key_cache", "value_cache"};
 inline constexpr const char* kScaleNames[] = {"key_scale", "value_scale"};
 
-/// The layout of a problem's caches. Keys and values have the same layout, and both are dense.
+/// The layout of a problem's caches. Keys and values have the same layout, and both are dense up to padded rows.
 struct CacheShape {
   std::int64_t batch = 1;
   std::int64_t max_length = 0;
@@ -34,11 +34,18 @@ struct CacheShape {
   std::int64_t columns = 0;
   /// Whether all tokens share the scales of keys (0) and of values (1): one scale per KV head, or per group of a head.
   std::array<bool, 2> has_scales_of_heads{};
+  /// Elements from row to row of keys (0) and of values (1), if rows are padded; 0: rows are not padded.
+  std::array<std::int64_t, 2> padded_row{};
 
   bool is_paged() const { return table != nullptr; }
   std::int64_t rows() const { return (is_paged() ? pages * page_size : batch * max_length) * kv_heads; }
+  /// The shape of a cache without padding.
   std::vector<std::int64_t> shape(const RowFormat& format) const;
   const char* dimensions() const;
+  /// Elements from row to row.
+  std::int64_t row_pitch(const CacheFormats& formats, std::size_t which) const {
+    return padded_row[which] != 0 ? padded_row[which] : formats[which].row_elements();
+  }
   /// The shape of the tensor of scales, if the format has one.
   std::vector<std::int64_t> scale_shape(const RowFormat& format) const;
   const char* scale_dimensions(const RowFormat& format) const;

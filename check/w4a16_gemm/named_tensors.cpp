@@ -190,4 +190,18 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return problem;
 }
 
+std::string fit(std::string_view text, std::span<const Tensor> inputs, const Numbers& /*numbers*/) {
+  W4a16Gemm descriptor = parse(text);
+  std::string canonical = descriptor.text();
+  if (descriptor.format != W4Format::awq || gives_field(text, "alignment")) return canonical;
+  for (const Tensor& input : inputs) {
+    if (input.name != "qweight" || input.shape.size() != 2) continue;
+    std::int64_t bytes = input.shape[1] * static_cast<std::int64_t>(sizeof(std::int32_t));
+    if (descriptor.is_gated()) bytes /= 2;  // up-projection columns begin in the middle of a row
+    descriptor.alignment = bytes % 16 == 0 ? 16 : 4;
+    if (bytes % descriptor.alignment == 0 && is_served(descriptor)) return descriptor.text();
+  }
+  return canonical;
+}
+
 }  // namespace cubit::check::w4a16_gemm

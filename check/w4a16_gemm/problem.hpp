@@ -76,6 +76,8 @@ class GemmProblem final : public Problem {
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
+/// See OperatorProblems::fit.
+std::string fit(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
 
 std::string random_help();
 /// The cases of the tables in bench/results.

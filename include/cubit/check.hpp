@@ -32,6 +32,13 @@ class Problem {
     detail::check(cubit_problem_create(descriptor.c_str(), inputs.data(), inputs.size(), c.data(), c.size(), &problem));
     handle_.reset(problem);
   }
+  /// The canonical descriptor whose alignment follows from the tensors; see cubit_problem_fit_descriptor.
+  static std::string fit_descriptor(const std::string& descriptor, std::span<const cubit_tensor> inputs,
+                                    const Numbers& numbers = {}) {
+    const auto c = detail::c_numbers(numbers);
+    return detail::text(cubit_problem_fit_descriptor, descriptor.c_str(), inputs.data(), inputs.size(), c.data(),
+                        c.size());
+  }
   /// Makes input data for the given sizes. The same seed gives the same bytes.
   static Problem random(const std::string& descriptor, const Numbers& sizes, std::uint64_t seed) {
     const auto c = detail::c_numbers(sizes);

@@ -26,9 +26,11 @@ std::vector<Argument> queries_and_cache() {
   return {
       input("query", "BF16, F16", query_shapes("[batch, heads, head_dim]", "[batch, query_tokens, heads, head_dim]"),
             CUBIT_MEMBER(query), "queries; the type follows query"),
-      input("key", kCaches, cache_shapes(), CUBIT_MEMBER(key), "rows of keys; the type follows kv")
+      input("key", kCaches, cache_shapes(), CUBIT_MEMBER(key),
+            "rows of keys; the type follows kv; a problem takes rows with padding with the number padded_rows=1")
           .unless(CUBIT_MEMBER(max_length)),
-      input("value", kCaches, cache_shapes(), CUBIT_MEMBER(value), "rows of values; the type follows value")
+      input("value", kCaches, cache_shapes(), CUBIT_MEMBER(value),
+            "rows of values; the type follows value; padding as for key")
           .unless(CUBIT_MEMBER(max_length)),
       input("lengths", "I32", shape("[batch]"), CUBIT_MEMBER(lengths),
             "valid tokens of each sequence; read on the device")

@@ -112,6 +112,15 @@ void validate(const GqaDecode& descriptor) {
   if (broken) reject(descriptor, std::move(broken->rule), std::move(broken->remedy));
 }
 
+bool is_served(const GqaDecode& descriptor) {
+  try {
+    validate(descriptor);
+    return true;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
 std::string modifications(const GqaDecode& descriptor) {
   std::string names;
   const auto add = [&](bool asked, const char* name) {

@@ -33,6 +33,8 @@ GqaDecode parse(std::string_view text);
 /// Checks the rules between fields, and those of the named family. parse() has applied them. Throws
 /// Failure(invalid_argument).
 void validate(const GqaDecode& descriptor);
+/// Whether validate() accepts the descriptor.
+bool is_served(const GqaDecode& descriptor);
 
 /// The modifications of scores and tokens that the descriptor asks for, out of soft_cap, alibi, score and window,
 /// joined by ", "; empty: none.

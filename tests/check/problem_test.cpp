@@ -2,6 +2,7 @@
 // sentence, made-up data is reproducible, and the comparison finds wrong outputs and accepts right ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -19,10 +20,10 @@ namespace {
 const std::string kInt4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4";
 
 /// Two sequences of 10 tokens, 2 KV heads, 16 query heads. A problem copies its tensors before it checks them. `query`
-/// therefore has room for the largest shape that a case declares, 17 query tokens.
+/// and `cache` therefore have room for the largest shapes that a case declares: 17 query tokens, rows of 96 bytes.
 struct Case {
   std::vector<char> query = std::vector<char>(std::size_t{2} * 17 * 16 * 128 * 2);
-  std::vector<char> cache = std::vector<char>(std::size_t{2} * 10 * 2 * 80);
+  std::vector<char> cache = std::vector<char>(std::size_t{2} * 10 * 2 * 96);
   std::vector<std::int32_t> lengths = {10, 3, 0, 0};
   std::vector<Tensor> tensors = {{"query", "BF16", {2, 16, 128}, {}, query.data()},
                                  {"key", "U8", {2, 10, 2, 80}, {}, cache.data()},
@@ -91,10 +92,60 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.numbers["splits"] = 1e10; }},
         BadCase{"number speed: gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 has no such launch argument",
                 [](Case& c) { c.numbers["speed"] = 1; }},
-        BadCase{"its rows are 68 bytes apart, not a multiple of alignment=16; ask for alignment=4", [](Case& c) {
+        BadCase{"its rows are 68 bytes apart, not a multiple of alignment=16; ask for alignment=4",
+                [](Case& c) {
                   c.text = "gqa_decode:heads_per_kv=8,kv=int4_rows,alignment=16";
                   c.tensors[1].shape[3] = c.tensors[2].shape[3] = 68;
+                }},
+        BadCase{"tensor key [2, 10, 2, 96]: its rows have 96 elements; gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 "
+                "wants rows of 80; give padded_rows=1 if the rest of a row is padding",
+                [](Case& c) { c.tensors[1].shape[3] = 96; }},
+        BadCase{"tensor key [2, 10, 2, 68]: its rows have 68 elements; ",
+                [](Case& c) {
+                  c.tensors[1].shape[3] = 68;
+                  c.numbers["padded_rows"] = 1;
+                }},
+        BadCase{"its rows are 88 bytes apart, not a multiple of alignment=16; ask for alignment=8 in the descriptor",
+                [](Case& c) {
+                  c.tensors[1].shape[3] = 88;
+                  c.numbers["padded_rows"] = 1;
+                }},
+        BadCase{"its rows are 82 bytes apart, not a multiple of alignment=16; pad rows to a multiple of 4 bytes",
+                [](Case& c) {
+                  c.tensors[1].shape[3] = 82;
+                  c.numbers["padded_rows"] = 1;
                 }}));
+
+// A launch assumes as much as tensors have, unless the descriptor says what it may assume.
+TEST(GqaProblem, TensorsChooseAnAlignmentThatTheDescriptorLeavesOut) {
+  const auto fit = [](const std::string& text, std::int64_t key_row, std::int64_t value_row) {
+    const std::vector<Tensor> tensors = {{"query", "BF16", {1, 8, 128}, {}, nullptr},
+                                         {"key", "U8", {1, 10, 1, key_row}, {}, nullptr},
+                                         {"value", "U8", {1, 10, 1, value_row}, {}, nullptr}};
+    return find_problems(text).fit(text, tensors, {{"padded_rows", 1}});
+  };
+  const std::string one_group = "gqa_decode:heads_per_kv=8,kv=int4_rows";
+  EXPECT_EQ(fit(one_group, 68, 68), one_group);
+  EXPECT_EQ(fit(one_group, 80, 80), one_group + ",alignment=16");
+  EXPECT_EQ(fit(one_group, 80, 72), one_group + ",alignment=8");
+  EXPECT_EQ(fit(one_group, 80, 68), one_group);
+  EXPECT_EQ(fit(one_group, 80, 70), one_group) << "the problem refuses such rows";
+  EXPECT_EQ(fit(one_group + ",alignment=8", 80, 80), one_group + ",alignment=8");
+  EXPECT_EQ(fit("gqa_decode:kv=int4_rows,alignment=4,heads_per_kv=8", 80, 80), one_group);
+  EXPECT_EQ(fit(one_group + ",family=sm90", 80, 80), one_group + ",family=sm90") << "the family takes 4 alone";
+  EXPECT_EQ(fit("gqa_decode:kv=fp8_e4m3", 132, 132), "gqa_decode:kv=fp8_e4m3,alignment=4");
+  EXPECT_EQ(fit(one_group, 48, 48), one_group) << "the problem refuses shorter rows";
+  const OperatorProblems& problems = find_problems(one_group);
+  EXPECT_EQ(problems.fit(one_group, {}, {{"padded_rows", 1}}), one_group) << "the problem refuses missing tensors";
+  const std::vector<Tensor> longer = {{"key", "U8", {1, 10, 1, 80}, {}, nullptr}};
+  EXPECT_EQ(problems.fit(one_group, longer, {}), one_group) << "the problem refuses longer rows";
+}
+
+TEST(GqaProblem, BytesOf16BitRowsChooseTheAlignment) {
+  const std::vector<Tensor> tensors = {{"key", "BF16", {1, 10, 1, 132}, {}, nullptr},
+                                       {"value", "BF16", {1, 10, 1, 128}, {}, nullptr}};
+  EXPECT_EQ(find_problems("gqa_decode").fit("gqa_decode", tensors, {{"padded_rows", 1}}), "gqa_decode:alignment=8");
+}
 
 // A tensor without elements may have any sizes, but launches count sizes in 32 bits.
 TEST(GqaProblem, RefusesMoreThanLaunchesCount) {
@@ -342,6 +393,38 @@ TEST(GqaProblem, TokensThatCancelRaiseTheToleranceOfFp16) {
   EXPECT_EQ(tightest, 1e-3);
   EXPECT_GT(loosest, 1.5e-3);
   EXPECT_LE(loosest, 3e-3);
+}
+
+// Rows keep their content, and launches get the strides of the longer rows.
+TEST(GqaProblem, ReadsPaddedRows) {
+  const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows";
+  const auto dense = find_problems(text).random(text, {{"batch", 2}, {"context", 10}, {"kv_heads", 3}}, 1);
+  std::vector<Tensor> inputs = dense->inputs();
+  std::vector<std::vector<char>> storage;
+  for (const std::size_t which : {1, 2}) {
+    Tensor& cache = inputs[which];
+    const auto* rows = static_cast<const char*>(cache.data);
+    const std::size_t pitch = which == 1 ? 80 : 96;
+    std::vector<char>& padded = storage.emplace_back(2 * 10 * 3 * pitch, '\xff');
+    for (std::size_t row = 0; row < 2 * 10 * 3; ++row) std::copy_n(rows + 68 * row, 68, padded.data() + pitch * row);
+    cache.shape[3] = static_cast<std::int64_t>(pitch);
+    cache.data = padded.data();
+  }
+  const auto problem = find_problems(text).problem(text + ",alignment=16", inputs, {{"padded_rows", 1}});
+  const auto output = perfect_output(*dense, gqa_decode::parse(text));
+  const void* const address = output.data();
+  const auto compared = problem->compare({&address, 1});
+  EXPECT_LE(compared.error, compared.tolerance);
+  EXPECT_EQ(compared.error, dense->compare({&address, 1}).error);
+  EXPECT_EQ(problem->bytes_read(), dense->bytes_read());
+  std::vector<void*> addresses(problem->inputs().size() + 1);
+  const auto bytes = problem->arguments(addresses);
+  cubit_gqa_decode_arguments arguments;
+  std::memcpy(&arguments, bytes.data(), sizeof arguments);
+  EXPECT_EQ(arguments.key_strides[2], 80);
+  EXPECT_EQ(arguments.key_strides[1], 3 * 80);
+  EXPECT_EQ(arguments.key_strides[0], 10 * 3 * 80);
+  EXPECT_EQ(arguments.value_strides[2], 96);
 }
 
 // Packed rows have the tolerance of fp16, because scale · (nibble - 7.5) is as large as ordinary values. If a group has

@@ -51,6 +51,22 @@ TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::symmetric, .bits = 8, .group_size = 0}, bytes, 3, 7), -128);
 }
 
+TEST(GemmProblem, RowsOfAwqWordsChooseAnAlignmentThatTheDescriptorLeavesOut) {
+  const auto fit = [](const std::string& text, std::int64_t words) {
+    const std::vector<Tensor> tensors = {{"qweight", "I32", {128, words}, {}, nullptr}};
+    return find_problems(text).fit(text, tensors, {});
+  };
+  const std::string awq = "w4a16_gemm:format=awq";
+  EXPECT_EQ(fit(awq, 8), awq);
+  EXPECT_EQ(fit(awq, 5), awq + ",alignment=4");
+  EXPECT_EQ(fit(awq + ",alignment=4", 8), awq + ",alignment=4");
+  EXPECT_EQ(fit(awq + ",function=silu_gate", 8), awq + ",function=silu_gate");
+  EXPECT_EQ(fit(awq + ",function=silu_gate", 12), awq + ",function=silu_gate,alignment=4")
+      << "the second half of a row begins at byte 24";
+  EXPECT_EQ(fit(awq + ",tile_n=128", 5), awq + ",tile_n=128") << "no kernel family serves alignment=4";
+  EXPECT_EQ(fit("w4a16_gemm", 5), "w4a16_gemm") << "rows of other formats are by k";
+}
+
 /// The rounded product, which every kernel should approximate.
 std::vector<std::uint16_t> rounded_product(const Case& one, const W4a16Gemm& descriptor) {
   std::vector<std::uint16_t> output;

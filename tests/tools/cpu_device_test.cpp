@@ -83,6 +83,58 @@ TEST_F(OnTheCpu, ACacheGoesThroughFilesAndBack) {
   EXPECT_EQ(test::read_file(cache), test::read_file(again));
 }
 
+/// A safetensors file with a cache of int4_rows with one group, one KV head and 8 query heads. Rows are padded to `pitch`
+/// bytes with NaN.
+std::string packed_cache(std::size_t pitch) {
+  constexpr int kTokens = 20;
+  constexpr std::size_t kRow = 68;
+  std::string query;  // bf16
+  for (int i = 0; i < 8 * 128; ++i) query += {static_cast<char>(i * 37), static_cast<char>(i % 3 == 0 ? 0xbf : 0x3f)};
+  std::string cache;
+  for (int token = 0; token < kTokens; ++token) {
+    std::string row = {0, 0x2c, 0, static_cast<char>(token % 2 == 0 ? 0xb4 : 0x30)};  // scale and shift in fp16
+    while (row.size() < kRow) row += static_cast<char>(row.size() * 29 + static_cast<std::size_t>(token) * 71);
+    row.resize(pitch, '\xff');
+    cache += row;
+  }
+  const std::size_t bytes = cache.size();
+  const nlohmann::json header = {
+      {"query", {{"dtype", "BF16"}, {"shape", {1, 8, 128}}, {"data_offsets", {0, query.size()}}}},
+      {"key",
+       {{"dtype", "U8"}, {"shape", {1, kTokens, 1, pitch}}, {"data_offsets", {query.size(), query.size() + bytes}}}},
+      {"value",
+       {{"dtype", "U8"},
+        {"shape", {1, kTokens, 1, pitch}},
+        {"data_offsets", {query.size() + bytes, query.size() + 2 * bytes}}}}};
+  return test::safetensors_bytes(header.dump(), query + cache + cache);
+}
+
+TEST_F(OnTheCpu, RunTakesTheAlignmentOfTheGivenTensors) {
+  const std::string unpadded = program_.folder().write("unpadded.safetensors", packed_cache(68));
+  const std::string padded = program_.folder().write("padded.safetensors", packed_cache(80));
+  const std::string text = "gqa_decode:heads_per_kv=8,kv=int4_rows";
+  const auto run = [&](const std::string& descriptor, const std::string& file, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", descriptor, "--input", file, "--device", "cpu", "--check", "--json"});
+    return program_.run(more);
+  };
+  const Result four = run(text, unpadded, {});
+  ASSERT_EQ(four.exit_code, 0) << four.err;
+  EXPECT_EQ(four.json().at("descriptor"), text) << "alignment=4 is the default";
+  EXPECT_THAT(four.err, Not(HasSubstr("alignment")));
+  const Result sixteen = run(text, padded, {"--set", "padded_rows=1"});
+  ASSERT_EQ(sixteen.exit_code, 0) << sixteen.err;
+  EXPECT_EQ(sixteen.json().at("descriptor"), text + ",alignment=16");
+  EXPECT_THAT(sixteen.err,
+              HasSubstr("cubit: " + text + " has the alignment of the given tensors: " + text + ",alignment=16\n"));
+  const Result eight = run(text + ",alignment=8", padded, {"--set", "padded_rows=1"});
+  ASSERT_EQ(eight.exit_code, 0) << eight.err;
+  EXPECT_EQ(eight.json().at("descriptor"), text + ",alignment=8") << "the descriptor says it";
+  EXPECT_THAT(eight.err, Not(HasSubstr("alignment")));
+  const Result unsaid = run(text, padded, {});
+  EXPECT_EQ(unsaid.exit_code, 2);
+  EXPECT_THAT(unsaid.err, HasSubstr("give padded_rows=1 if the rest of a row is padding"));
+}
+
 TEST_F(OnTheCpu, AnEmptyCaseIsNotCalledChecked) {
   const std::vector<std::string> words = {"run", kSmall,   "--random", "batch=0",       "--device",
                                           "cpu", "--arch", "sm_80",    "--check-memory"};

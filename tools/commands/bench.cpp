@@ -237,8 +237,8 @@ Json measure_one(const BenchOptions& options, Context& context) {
     throw BadInput("--decomposition", "compares the cases of an operator's table",
                    "give the operator alone, or --set decomposition=split_k for one case");
   }
-  const Problem problem = options.problem.make();
-  return Run(options, context).measure(canonical(options.problem.descriptor), problem);
+  const Case one = options.problem.make(context.console);
+  return Run(options, context).measure(one.descriptor, one.problem);
 }
 
 /// Checked before the measurements, so that a path that cannot be written is refused at once.

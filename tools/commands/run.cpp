@@ -26,7 +26,8 @@ their resources.)";
 constexpr const char* kExamples = R"(
 Examples:
   cubit run gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4 --input case.safetensors --output out.safetensors
-      the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole
+      the file holds the operator's input tensors by name (see cubit operators); the output file is replaced whole;
+      the rows of the tensors choose the field alignment if the operator has it and the descriptor leaves it out
   cubit run w4a16_gemm --weights folder --layer model.layers.0.mlp.down_proj --input activations.safetensors
       reads qweight, scales, … of one layer from a checkpoint: a file, the index of several files (*.json), or the
       folder; leave --layer out if the tensors' names have no layer, as in the output of w4_quantize
@@ -126,10 +127,10 @@ bool add_watched(nlohmann::ordered_json& json, const RunOptions& options, const 
   return any;
 }
 
-int run_on_device(const RunOptions& options, const Problem& problem, const ChosenDevice& chosen,
+int run_on_device(const RunOptions& options, const Case& given, const ChosenDevice& chosen,
                   std::optional<OutputFile>& file, Context& context) {
   const std::string architecture = run_architecture(options.problem, chosen.facts);
-  const std::string descriptor = canonical(options.problem.descriptor);
+  const auto& [descriptor, problem] = given;
   const Engine engine = context.engine();
   const Kernel kernel = engine.get(descriptor, architecture);
   watch(*chosen.device, options);
@@ -170,8 +171,9 @@ std::string missing_results(const RunOptions& options) {
 }
 
 /// Compiles and reports the kernels. The report alone is a failure if a launch was asked for.
-int run_without_device(const RunOptions& options, const std::string& trouble, Context& context) {
-  const auto jobs = plan_jobs({{options.problem.descriptor, ""}}, options.problem.architectures, false);
+int run_without_device(const RunOptions& options, const std::string& descriptor, const std::string& trouble,
+                       Context& context) {
+  const auto jobs = plan_jobs({{descriptor, ""}}, options.problem.architectures, false);
   const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::vector<CompileResult> results = compile_all(jobs, threads, context);
   if (options.json) {
@@ -207,7 +209,7 @@ int run(const RunOptions& options, Context& context) {
   canonical(options.problem.descriptor);  // a mistake in the descriptor is reported before a mistake in a file
   std::optional<OutputFile> file =
       open_output(options, context.scores);  // opened before data is made, which may take minutes
-  const Problem problem = options.problem.make();
+  const Case given = options.problem.make(context.console);
   ChosenDevice chosen = choose_device(options.problem);
   if (chosen.device && watches && !options.problem.device && !means_cpu(chosen.facts.at("name").get<std::string>())) {
     chosen = choose_cpu_device(options.problem);
@@ -218,8 +220,8 @@ int run(const RunOptions& options, Context& context) {
     if (chosen.device) context.console.say(fmt::format("no GPU: {}; the CPU device computes the case", trouble));
     chosen.trouble = trouble;
   }
-  if (!chosen.device) return run_without_device(options, chosen.trouble, context);
-  return run_on_device(options, problem, chosen, file, context);
+  if (!chosen.device) return run_without_device(options, given.descriptor, chosen.trouble, context);
+  return run_on_device(options, given, chosen, file, context);
 }
 
 }  // namespace

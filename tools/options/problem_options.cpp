@@ -87,7 +87,9 @@ bool has_bias(const CheckpointLayer& layer) {
   throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
 
-Problem problem_from_files(const std::string& descriptor, const ProblemOptions& options, const Numbers& numbers) {
+/// `usual`: the canonical text of the descriptor as the user gave it.
+Case case_from_files(const std::string& usual, const ProblemOptions& options, const Numbers& numbers,
+                     Console& console) {
   std::optional<SafetensorsFile> file;
   if (options.input) file.emplace(*options.input);
   std::optional<CheckpointLayer> layer;
@@ -95,8 +97,12 @@ Problem problem_from_files(const std::string& descriptor, const ProblemOptions& 
   std::vector<cubit_tensor> inputs;
   if (file) append(inputs, file->tensors());
   if (layer) append(inputs, layer->tensors());
+  const std::string descriptor = Problem::fit_descriptor(options.descriptor, inputs, numbers);
   try {
-    return Problem(descriptor, inputs, numbers);
+    Case made = {descriptor, Problem(descriptor, inputs, numbers)};
+    if (descriptor != usual)
+      console.say(fmt::format("{} has the alignment of the given tensors: {}", usual, descriptor));
+    return made;
   } catch (const Error& error) {
     if (layer && has_bias(*layer) && error.given() == "tensor bias")
       refuse_bias(descriptor, options.layer.value_or(""), error);
@@ -153,7 +159,7 @@ void ProblemOptions::require_another_file(const std::string& option, const std::
   for (const std::string& file : files) tools::require_another_file(option, output, file);
 }
 
-Problem ProblemOptions::make() const {
+Case ProblemOptions::make(Console& console) const {
   require_descriptor_length(descriptor, "");
   const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before a mistake in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
@@ -171,7 +177,8 @@ Problem ProblemOptions::make() const {
         "the names");
   }
   const Numbers launch_numbers = join_numbers();
-  return random ? random_problem(text, *random, launch_numbers) : problem_from_files(text, *this, launch_numbers);
+  if (random) return {text, random_problem(text, *random, launch_numbers)};
+  return case_from_files(text, *this, launch_numbers, console);
 }
 
 nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {

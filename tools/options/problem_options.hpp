@@ -13,6 +13,14 @@ class App;
 
 namespace cubit::tools {
 
+class Console;
+
+/// The case that options name.
+struct Case {
+  std::string descriptor;  ///< canonical; if the option leaves alignment out, the alignment is that of given tensors
+  Problem problem;
+};
+
 struct ProblemOptions {
   std::string descriptor;
   std::optional<std::string> input;
@@ -25,8 +33,9 @@ struct ProblemOptions {
 
   /// Adds the options to `command`. `usual_device` describes the device of a case without --device.
   void add_to(CLI::App& command, const char* usual_device);
-  /// Makes the problem. Throws BadInput or cubit::Error.
-  Problem make() const;
+  /// Makes the case, and says on the console which alignment follows from given tensors if it is not the usual one.
+  /// Throws BadInput or cubit::Error.
+  Case make(Console& console) const;
   /// Throws BadInput if `output`, the value of `option` ("--output"), is one of the case's input files. `scores` are
   /// the values of --score.
   void require_another_file(const std::string& option, const std::string& output,
