@@ -11,7 +11,8 @@
 namespace cubit::ops {
 
 /// The argument struct, whose first member is its size. The size must be the one that this library knows:
-/// KnownArguments has turned the structs of older and newer callers into this size. Throws Failure(invalid_argument).
+/// KnownArguments has turned the structs of older and newer callers into this size. A member `reserved` must be 0, so
+/// that a later version can give the member a meaning. Throws Failure(invalid_argument).
 template <class Arguments>
 const Arguments& checked_arguments(const void* arguments, const char* type);
 
@@ -65,6 +66,8 @@ const Arguments& checked_arguments(const void* arguments, const char* type) {
   if (arguments == nullptr) reject_null_arguments(type);
   const auto& typed = *static_cast<const Arguments*>(arguments);
   if (typed.size != sizeof(Arguments)) reject_arguments_size(type, typed.size, sizeof(Arguments));
+  if constexpr (requires { typed.reserved; })
+    require_argument(typed.reserved == 0, "reserved", "it must be 0", typed.reserved);
   return typed;
 }
 

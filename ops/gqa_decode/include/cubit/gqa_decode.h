@@ -93,6 +93,7 @@ typedef struct cubit_gqa_decode_arguments {
                                  * Grid and workspace depend on the window. Else 0 */
   int32_t kept_tokens;          /* window=true: a sequence's first tokens, which every query sees as well; 0 or more;
                                  * else 0 */
+  int32_t reserved;             /* 0 */
 } cubit_gqa_decode_arguments;
 
 #ifdef __cplusplus

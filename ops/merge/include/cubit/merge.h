@@ -43,6 +43,7 @@ typedef struct cubit_merge_arguments {
   int32_t parts;                     /* 1 to 2147483644 */
   int32_t rows;                      /* queries of all sequences, or of one; 0: nothing is launched */
   int32_t heads;                     /* query heads, at least 1; rows * heads * head_dim below 2^33 */
+  int32_t reserved;                  /* 0 */
 } cubit_merge_arguments;
 
 #ifdef __cplusplus

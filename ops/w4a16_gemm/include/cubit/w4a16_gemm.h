@@ -63,7 +63,8 @@ typedef struct cubit_w4a16_gemm_arguments {
   int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of 16; at most 65535 * tile_n */
   int32_t k;             /* a multiple of the group size, or of 8 if one group has all of k; at least 1, at most 2^30 */
   int32_t decomposition; /* a cubit_w4a16_decomposition */
-  int32_t splits; /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
+  int32_t splits;   /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
+  int32_t reserved; /* 0 */
 } cubit_w4a16_gemm_arguments;
 
 #ifdef __cplusplus
