@@ -17,9 +17,10 @@
 namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
-  static const std::array<const Operator*, 8> table = {
+  static const std::array table = {
       &gqa_decode_operator(),  &kv_append_operator(),   &kv_gather_operator(),   &merge_operator(),
-      &stream_copy_operator(), &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator()};
+      &stream_copy_operator(), &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator(),
+  };
   return table;
 }
 

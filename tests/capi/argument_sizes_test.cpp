@@ -15,10 +15,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "ops/operator.hpp"
 #include "tests/capi/allocations.hpp"
 #include "tests/capi/prepared_cache.hpp"
 
@@ -301,6 +303,27 @@ TEST_F(ArgumentSizes, StreamRead) {
   const cubit_stream_read_arguments arguments{sizeof arguments, g_memory.data(), 256, sums};
   expect_newer(kernel("stream_read"), arguments, "cubit_stream_read_arguments");
   EXPECT_THAT(launch(kernel("stream_read"), older<OldStreamRead>(arguments)), HasSubstr("checksums = NULL"));
+}
+
+/// Returns the name of an operator's test: "KvAppend" for "kv_append".
+std::string test_name(std::string_view op) {
+  std::string name;
+  bool begins_word = true;
+  for (const char letter : op) {
+    if (letter != '_') name += begins_word ? static_cast<char>(std::toupper(letter)) : letter;
+    begins_word = letter == '_';
+  }
+  return name;
+}
+
+TEST_F(ArgumentSizes, HaveATestForEveryOperator) {
+  const ::testing::TestSuite& suite = *::testing::UnitTest::GetInstance()->current_test_suite();
+  for (const ops::Operator* op : ops::operators()) {
+    const std::string name = test_name(op->name());
+    bool is_found = false;
+    for (int i = 0; i < suite.total_test_count(); ++i) is_found = is_found || suite.GetTestInfo(i)->name() == name;
+    EXPECT_TRUE(is_found) << "there is no test ArgumentSizes." << name;
+  }
 }
 
 TEST_F(ArgumentSizes, WhatIsNoSizeIsRefused) {

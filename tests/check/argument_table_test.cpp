@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,13 @@ const void* pointer_at(const std::vector<std::byte>& bytes, std::size_t offset) 
   const void* pointer = nullptr;
   std::memcpy(&pointer, bytes.data() + offset, sizeof pointer);
   return pointer;
+}
+
+TEST(ArgumentTable, EveryOperatorHasACase) {
+  std::set<std::string_view> covered;
+  for (const Case& one : cases()) covered.insert(find_operator(one.descriptor).name());
+  for (const Operator* op : ops::operators())
+    EXPECT_TRUE(covered.contains(op->name())) << "cases() has no descriptor of " << op->name();
 }
 
 TEST(ArgumentTable, ProblemsHaveItsTensors) {

@@ -1,46 +1,52 @@
-// Proves that the benchmark's cases can be measured: descriptor texts are canonical, cases differ, and the bytes of a
-// case agree with the floor from which its targets were derived.
+// Proves that the benchmark's cases can be measured: descriptor texts are canonical, cases differ, sizes are accepted,
+// and the bytes of a case agree with the floor from which its targets were derived.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
-#include "base/error.hpp"
 #include "check/gqa_decode/problem.hpp"
 
 namespace cubit::check {
 namespace {
 
-std::vector<BenchCase> cases() { return find_problems("gqa_decode").bench_cases(); }
+std::vector<BenchCase> gqa_cases() { return find_problems("gqa_decode").bench_cases(); }
 
-/// Whether this version knows the case's descriptor. A descriptor of a later version is no mistake of the table.
-bool is_known(const BenchCase& one) {
-  try {
-    gqa_decode::parse(one.descriptor);
-    return true;
-  } catch (const Failure&) {
-    return false;
+/// Upper limits of the sizes that decide how large a problem is.
+Numbers with_few_elements(Numbers sizes) {
+  const Numbers limits = {{"context", 16}, {"tokens", 4}, {"rows", 4}, {"n", 256}, {"k", 1024}};
+  for (auto& [name, value] : sizes) {
+    const auto limit = limits.find(name);
+    if (limit != limits.end()) value = std::min(value, limit->second);
   }
+  return sizes;
 }
 
 TEST(BenchCases, AreCanonicalAndDiffer) {
-  std::set<std::string> seen;
-  int known = 0;
-  for (const BenchCase& one : cases()) {
-    EXPECT_TRUE(seen.insert(one.group + one.name + one.descriptor).second) << one.name << " " << one.descriptor;
-    if (!is_known(one)) continue;
-    ++known;
-    EXPECT_EQ(gqa_decode_operator().canonical(one.descriptor), one.descriptor);
+  for (const OperatorProblems& problems : operator_problems()) {
+    std::set<std::string> seen;
+    for (const BenchCase& one : problems.bench_cases()) {
+      SCOPED_TRACE(one.descriptor + " " + one.name);
+      EXPECT_TRUE(seen.insert(one.group + one.name + one.descriptor).second);
+      ASSERT_EQ(&find_problems(one.descriptor), &problems) << "a descriptor of another operator";
+      EXPECT_EQ(find_operator(one.descriptor).canonical(one.descriptor), one.descriptor);
+      if (!one.comparable.empty()) {
+        EXPECT_EQ(find_operator(one.comparable).canonical(one.comparable), one.comparable);
+      }
+    }
   }
-  EXPECT_GE(known, 28);
 }
 
-// The same cases with few tokens prove that made-up data accepts every size.
+// The same cases with few elements prove that made-up data accepts every size.
 TEST(BenchCases, SizesAreThoseOfRandomData) {
-  for (const BenchCase& one : cases()) {
-    if (!is_known(one)) continue;
-    Numbers sizes = one.sizes;
-    sizes.at("context") = 16;
-    EXPECT_GT(find_problems("gqa_decode").random(one.descriptor, sizes, 1)->bytes_read(), 0u) << one.descriptor;
+  constexpr std::size_t kMostBytes = 64 << 20;
+  for (const OperatorProblems& problems : operator_problems()) {
+    for (const BenchCase& one : problems.bench_cases()) {
+      SCOPED_TRACE(one.descriptor + " " + one.name);
+      const std::size_t bytes = problems.random(one.descriptor, with_few_elements(one.sizes), 1)->bytes_read();
+      EXPECT_GT(bytes, 0u);
+      ASSERT_LE(bytes, kMostBytes) << "with_few_elements() limits no size of this operator";
+    }
   }
 }
 
@@ -48,9 +54,9 @@ TEST(BenchCases, SizesAreThoseOfRandomData) {
 // to its data sheet.
 TEST(BenchCases, TargetsArePossible) {
   constexpr double kBytesPerMicrosecond = 4.8e6;
-  for (const BenchCase& one : cases()) {
+  for (const BenchCase& one : gqa_cases()) {
     EXPECT_LE(one.target_share, 1);
-    if (one.target_microseconds == 0 || !is_known(one)) continue;
+    if (one.target_microseconds == 0) continue;
     const GqaDecode descriptor = gqa_decode::parse(one.descriptor);
     const double rows = one.sizes.at("batch") * one.sizes.at("context") * one.sizes.at("kv_heads");
     const double bytes = rows * (descriptor.row_bytes() + descriptor.value_row_bytes());
@@ -71,7 +77,7 @@ TEST(BenchCases, FloorsOfMixedCachesAreThoseOfBothFormats) {
       {"gqa_decode:head_dim=192,heads_per_kv=8,value_dim=128", 384 + 256, 8 * 2 * 192}};
   for (const Floor& floor : kFloors) {
     int measured = 0;
-    for (const BenchCase& one : cases()) {
+    for (const BenchCase& one : gqa_cases()) {
       if (one.descriptor != floor.descriptor) continue;
       ++measured;
       const auto batch = static_cast<std::size_t>(one.sizes.at("batch"));

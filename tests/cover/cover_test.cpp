@@ -351,21 +351,21 @@ std::vector<std::string> simple_descriptors(const std::string& name) {
 /// One kernel for each architecture that has a family of its own by default, and one for each family with a name.
 std::vector<Item> one_item_of_every_family() {
   std::vector<Item> items;
-  std::set<std::string> families;
+  std::set<std::pair<std::string, std::string>> families;  // by operator
   const auto add = [&](const std::string& descriptor) {
     bool is_legal = false;
     for (const char* const architecture : kArchitectures) {
       std::optional<Json> plan = plan_if_legal(descriptor, architecture);
       if (!plan) continue;
       is_legal = true;
-      if (families.insert(plan->at("family")).second)
+      if (families.emplace(operator_of(descriptor), plan->at("family")).second)
         items.push_back({items.size(), canonical(descriptor), architecture, std::move(*plan)});
     }
     return is_legal;
   };
   for (const Json& listed : Json::parse(operators())) {
     const std::string name = listed.at("name");
-    add(name);
+    EXPECT_TRUE(add(name)) << name << " has no kernel for any of kArchitectures";
     for (const std::string& family : family_names(listed)) {
       bool is_legal = false;
       for (const std::string& descriptor : simple_descriptors(name))

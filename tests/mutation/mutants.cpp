@@ -264,6 +264,14 @@ constexpr Mutant kMutants[] = {
     {"merge_parts_beyond_the_last", "merge", "parts=5,rows=7,heads=3,lse=1", "kernels/merge.cuh",
      "if (first + i < args.parts) {", "if (true) {", "are in no allocation", kNotRun},
 
+    {"copy_beyond_the_end", "stream_copy", "bytes=4112", "kernels/stream_copy.cuh",
+     "if (first + i * stride < args.quads) __stcs", "__stcs", "are in no allocation", kNotRun},
+    {"read_beyond_the_end", "stream_read", "bytes=4112", "kernels/stream_read.cuh",
+     "first + i * stride < quads ? __ldcs(source + first + i * stride) : make_uint4(0, 0, 0, 0)",
+     "__ldcs(source + first + i * stride)", "are in no allocation", kNotRun},
+    {"sum_not_set_before_it_is_added_to", "stream_read", "bytes=4112", "kernels/stream_read.cuh",
+     "if (threadIdx.x == 0) block_sum = 0;", "", "nobody has written", kNotRun},
+
     {"healthy_quantise", "w4_quantize:format=awq,group_size=32", "n=24,k=96", "", "", "", "", kNotRun},
     {"quantise_rows_beyond_the_last", "w4_quantize", "n=24,k=256", "kernels/w4_quantize.cuh",
      "const bool exists = first_n < args.n && first_k < args.k;", "const bool exists = first_k < args.k;",

@@ -2,12 +2,14 @@
 // healthy kernels. The verdicts about compute-sanitizer are results from an H200.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.hpp"
+#include "ops/operator.hpp"
 #include "runtime/cpu/cpu_device.hpp"
 #include "tests/mutation/mutants.hpp"
 #include "tests/support/machine_nvrtc.hpp"
@@ -55,6 +57,16 @@ TEST_P(Mutants, AreFound) {
 
 INSTANTIATE_TEST_SUITE_P(, Mutants, ::testing::ValuesIn(mutants().begin(), mutants().end()),
                          [](const auto& given) { return std::string(given.param.name); });
+
+TEST(MutantTable, ChangesEveryOperator) {
+  for (const ops::Operator* op : ops::operators()) {
+    const auto changes = [&](const Mutant& mutant) {
+      const std::string_view kernel = mutant.kernel;
+      return *mutant.file != 0 && kernel.substr(0, kernel.find(':')) == op->name();
+    };
+    EXPECT_TRUE(std::any_of(mutants().begin(), mutants().end(), changes)) << "no mutant changes " << op->name();
+  }
+}
 
 /// Wavefronts of shared memory beyond the smallest possible number.
 std::uint64_t excess_wavefronts(const char* name) {

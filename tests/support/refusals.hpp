@@ -5,11 +5,20 @@
 
 #include <cubit/cubit.hpp>
 
+#include <ostream>
 #include <string>
 
 #include "base/error.hpp"
 
 namespace cubit::tests {
+
+/// A descriptor text that is refused, and the sentence that refuses it.
+struct Refused {
+  std::string text;
+  std::string sentence;
+};
+
+inline void PrintTo(const Refused& refused, std::ostream* out) { *out << '"' << refused.text << '"'; }
 
 /// Returns the sentence with which a call refuses its input, from cubit's own code or through the public interface, or
 /// "accepted". A status other than invalid_argument fails the test.
