@@ -7,9 +7,8 @@ from pathlib import Path
 import pages
 
 GOOD = {
-    "README.md": "# A tree\n\n[a page](docs/page.md#a-heading-it-is)\n[an\noperator](docs/operators/x.md)\n"
-                 "[versions](docs/compatibility.md)\n",
-    "docs/page.md": "# A page\n\n## A heading, it is\n\n`cmake/install.cmake`, `capi/`, `ops/<name>/x.cpp`, `ops/*`\n\n```text\n[no link](absent.md)\n```\n",
+    "README.md": "# A tree\n\n[a\npage](docs/page.md#a-heading-it-is)\n[versions](docs/compatibility.md)\n",
+    "docs/page.md": "# A page\n\n## A heading, it is\n\n`cmake/install.cmake`, `capi/`, `ops/<name>/x.cpp`, `ops/*`\n\n[an operator](operators/x.md)\n\n```text\n[no link](absent.md)\n```\n",
     "docs/operators/x.md": f"# x\n\n{pages.FIELDS}\n|---|---|---|---|\n| `size` | 1 | 1, 2 | how many |\n",
     "docs/compatibility.md": "`find_package(cubit 0.1)` `libcubit.so.0` SameMinorVersion\n",
     "CMakeLists.txt": "project(cubit VERSION 0.1.0 LANGUAGES C CXX)\n",
@@ -22,7 +21,8 @@ OPERATORS = [{"name": "x", "fields": [{"name": "size", "default": "1", "accepts"
 BROKEN = [
     ("README.md", "docs/page.md", "docs/pages.md", "does not exist"),
     ("README.md", "#a-heading-it-is", "#a-heading", "no such heading"),
-    ("README.md", "[an\noperator](docs/operators/x.md)", "", "docs/operators/x.md:1: no link leads"),
+    ("docs/page.md", "[an operator](operators/x.md)", "", "docs/operators/x.md:1: no link leads"),
+    ("README.md", "[a\npage](docs/page.md#a-heading-it-is)", "", "docs/operators/x.md:1: no link leads"),
     ("README.md", "# A tree\n", "# A tree\n" + "line\n" * pages.README_LINES, "more than 120 lines"),
     ("docs/page.md", "install.cmake", "absent.cmake", "cmake/absent.cmake does not exist"),
     ("docs/page.md", "capi/", "runtime/", "runtime/ does not exist"),
