@@ -11,9 +11,22 @@
 #include <thread>
 #include <vector>
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 namespace cubit {
 
-inline std::size_t processors() { return std::max(1U, std::thread::hardware_concurrency()); }
+/// The number of processors that this thread may run on, at least 1.
+inline std::size_t processors() {
+#ifdef __linux__
+  // glibc counts all processors of the machine, even if taskset or a container allows only some of them. The call fails
+  // on machines with more than 1024 processors.
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return static_cast<std::size_t>(CPU_COUNT(&allowed));
+#endif
+  return std::max(1U, std::thread::hardware_concurrency());
+}
 
 /// Calls work(0) on this thread and work(1) … work(threads - 1) on other threads. If the system provides fewer threads,
 /// some calls do not happen, so each call must be able to do all of the work. Rethrows the first exception after all
@@ -41,13 +54,18 @@ void on_threads(std::size_t threads, Work&& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Calls body(i) for every i below `count`, in no particular order, on as many threads as the machine has processors.
+/// Calls body(i) for every i below `count`, in no particular order, on as many threads as processors() counts.
 /// Rethrows the first exception after all threads have ended. A thread whose body throws takes no further items.
+/// A thread takes `block` neighbouring items at a time; if items are small, a block should be worth starting a thread.
 template <class Thread = std::thread, class Body>
-void parallel_for(std::int64_t count, Body&& body) {
+void parallel_for(std::int64_t count, Body&& body, std::int64_t block = 1) {
+  const std::int64_t blocks = (count + block - 1) / block;
   std::atomic<std::int64_t> next{0};
-  on_threads<Thread>(std::min(static_cast<std::size_t>(count), processors()), [&](std::size_t) {
-    for (std::int64_t i = next++; i < count; i = next++) body(i);
+  on_threads<Thread>(std::min(static_cast<std::size_t>(blocks), processors()), [&](std::size_t) {
+    for (std::int64_t taken = next++; taken < blocks; taken = next++) {
+      const std::int64_t end = std::min(count, (taken + 1) * block);
+      for (std::int64_t i = taken * block; i < end; ++i) body(i);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
-// Proves three properties of parallel_for and on_threads: every item is handled once, the first exception is rethrown,
-// and the work is done even if the machine starts only some threads, or none.
+// Proves four properties of parallel_for and on_threads: every item is handled once, the first exception is rethrown,
+// the work is done even if the machine starts only some threads, or none, and processors that the thread may not run on
+// are not counted.
 #include "base/parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -29,10 +30,27 @@ class ScarceThread {
 TEST(Parallel, EveryItemOnce) {
   for (const std::int64_t count : {0, 1, 2, 1000}) {
     std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
-    parallel_for(count, [&](std::int64_t i) { ++calls[static_cast<std::size_t>(i)]; });
-    for (const auto& times : calls) EXPECT_EQ(times, 1);
+    for (const std::int64_t block : {1, 7, 1000, 1001})
+      parallel_for(
+          count, [&](std::int64_t i) { ++calls[static_cast<std::size_t>(i)]; }, block);
+    for (const auto& times : calls) EXPECT_EQ(times, 4);
   }
 }
+
+#ifdef __linux__
+TEST(Parallel, CountsTheProcessorsThatTheThreadMayRunOn) {
+  std::thread([] {
+    const int own = sched_getcpu();
+    ASSERT_GE(own, 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(own, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(processors(), 1u);
+  }).join();
+  EXPECT_GE(processors(), 1u);
+}
+#endif
 
 TEST(Parallel, WhereNoThreadStartsThoseThatAreThereDoTheWork) {
   for (const int budget : {0, 1, 3}) {
