@@ -72,19 +72,21 @@ kv_cache::RandomCache make_cache(const kv_cache::RowFormat& format, const kv_cac
     const float peak = peak_of_rows(format, pattern, is_key, random);
     cache.scales = kv_cache::random_scales(format, shape, peak, is_key ? 1 : 2);
   }
-  std::vector<float> row(format.head_dim);
-  for (std::int64_t i = 0; i < rows; ++i) {
+  const auto scales_of = [&](std::int64_t i) {
+    return format.has_scales() ? cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes() : nullptr;
+  };
+  const std::int64_t distinct = std::min(rows, kDistinctRows);
+  draw_in_order(random, distinct, format.head_dim, [&](std::int64_t i, Random& draws) {
+    std::vector<float> row(format.head_dim);
+    fill_row(pattern, draws, is_key, i, row);
+    kv_cache::quantise_row(format, row.data(), cache.rows.get() + i * row_bytes, scales_of(i));
+  });
+  for (std::int64_t i = distinct; i < rows; ++i) {
     char* const dst = cache.rows.get() + i * row_bytes;
-    char* scales = nullptr;
-    if (format.has_scales()) scales = cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes();
-    if (i >= kDistinctRows) {
-      std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
-      const int scale_bytes = format.groups * format.scale_bytes();
-      if (format.makes_scales()) std::memcpy(scales, scales - kDistinctRows * scale_bytes, scale_bytes);
-      continue;
-    }
-    fill_row(pattern, random, is_key, i, row);
-    kv_cache::quantise_row(format, row.data(), dst, scales);
+    std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
+    if (!format.makes_scales()) continue;
+    const int scale_bytes = format.groups * format.scale_bytes();
+    std::memcpy(scales_of(i), scales_of(i) - kDistinctRows * scale_bytes, scale_bytes);
   }
   return cache;
 }
@@ -93,12 +95,12 @@ std::unique_ptr<char[]> make_query(const GqaDecode& descriptor, std::int64_t hea
   const std::int64_t count = heads * descriptor.head_dim;
   auto data = std::make_unique<char[]>(2 * count);
   auto* values = reinterpret_cast<std::uint16_t*>(data.get());
-  for (std::int64_t i = 0; i < count; ++i) {
-    double x = random.normal();
+  draw_in_order(random, count, 1, [&](std::int64_t i, Random& draws) {
+    double x = draws.normal();
     if (pattern == Pattern::tiny_values) x *= 1e-3;
     if (pattern == Pattern::huge_logit) x = std::fabs(x);
     values[i] = from_float(descriptor.query, static_cast<float>(x));
-  }
+  });
   return data;
 }
 

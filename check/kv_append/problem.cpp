@@ -233,7 +233,7 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
     if (!expected.empty()) std::memcpy(expected.data(), found.data, expected.size());
     const auto* rows = static_cast<const char*>(inputs_.find(kRowNames[is_value ? 1 : 0])->data);
     const int scale_bytes = format.groups * format.scale_bytes();
-    parallel_for(batch() * tokens(), [&](std::int64_t item) {
+    const auto append = [&](std::int64_t item) {
       const std::int64_t place = position(item / tokens(), item % tokens());
       std::vector<float> row(channels);
       for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
@@ -250,7 +250,8 @@ class KvAppendProblem final : public kv_cache::RowsProblem {
         const std::vector<char>& wanted = is_scales ? scales : stored;
         std::copy(wanted.begin(), wanted.end(), expected.data() + dst * static_cast<std::int64_t>(wanted.size()));
       }
-    });
+    };
+    parallel_for(batch() * tokens(), append, kv_cache::kRowsOfThread / shape_.kv_heads + 1);
     return expected;
   }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/parallel.hpp"
 #include "check/kv_cache/host_cache.hpp"
 #include "check/random.hpp"
 
@@ -40,13 +41,15 @@ RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int p
   RandomCache cache{std::make_unique<char[]>(count * format.row_bytes()), nullptr};
   if (format.has_scales())
     cache.scales = random_scales(format, shape, peak_of(element, values.get(), count, format.head_dim), seed);
-  std::vector<float> row(format.head_dim);
-  for (std::int64_t i = 0; i < count; ++i) {
+  // Rows that share a scale only read it.
+  const auto quantise = [&](std::int64_t i) {
+    std::vector<float> row(format.head_dim);
     load_row(element, values.get() + i * 2 * format.head_dim, format.head_dim, row.data());
     char* const scales =
         format.has_scales() ? cache.scales.get() + shape.scale_index(format, i) * format.scale_bytes() : nullptr;
     quantise_row(format, row.data(), cache.rows.get() + i * format.row_bytes(), scales);
-  }
+  };
+  parallel_for(count, quantise, kRowsOfThread);
   return cache;
 }
 

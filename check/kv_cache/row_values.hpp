@@ -8,6 +8,9 @@ namespace cubit::check::kv_cache {
 
 using namespace ops::kv_cache;
 
+/// So many rows are worth starting a thread; see parallel_for.
+inline constexpr std::int64_t kRowsOfThread = 64;
+
 /// Quantises one row: the bytes that a kernel must write. `scales` has `groups` scales. They are written if the format
 /// computes them from the row (RowFormat::makes_scales), and read otherwise.
 void quantise_row(const RowFormat& format, const float* src, char* dst, char* scales = nullptr);

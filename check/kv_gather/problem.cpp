@@ -110,7 +110,7 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
     const Tensor& rows = outputs_.list()[which];
     std::vector<char> expected(rows.bytes());
     const auto* cache = static_cast<const char*>(inputs_.find(kCacheNames[which])->data);
-    parallel_for(shape_.batch * tokens_, [&](std::int64_t item) {
+    const auto gather = [&](std::int64_t item) {
       const std::int64_t sequence = item / tokens_;
       if (item % tokens_ >= gathered(sequence, tokens_)) return;
       const std::int64_t token = number("from", sequence, 0) + item % tokens_;
@@ -124,7 +124,8 @@ class KvGatherProblem final : public kv_cache::RowsProblem {
         char* dst = expected.data() + (item * shape_.kv_heads + head) * rows_formats_[which].row_bytes();
         kv_cache::store_row(descriptor_.output, row.data(), format.head_dim, dst);
       }
-    });
+    };
+    parallel_for(shape_.batch * tokens_, gather, kv_cache::kRowsOfThread / shape_.kv_heads + 1);
     return expected;
   }
 

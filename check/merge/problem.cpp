@@ -226,11 +226,13 @@ Sizes read_sizes(const Merge& descriptor, const Numbers& numbers) {
   return sizes;
 }
 
+constexpr int kEmptyParts = 1;  ///< the only pattern whose heads draw different numbers of random numbers
+
 /// The log-sum-exp of one partial result of one head. -inf marks an empty partial result.
 float random_lse(const Sizes& sizes, std::int64_t part, std::int64_t item, Random& random) {
   const auto normal = static_cast<float>(random.normal());
   switch (sizes.pattern) {
-    case 1:  // every fifth head has only empty partial results
+    case kEmptyParts:  // every fifth head has only empty partial results
       return item % 5 == 4 || random.bits() % 2 == 0 ? -std::numeric_limits<float>::infinity() : normal;
     case 2:
       return 1e4f * normal;
@@ -279,16 +281,21 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   auto lse = std::make_unique<char[]>(4 * sizes.parts * items);
   auto* const lse_values = reinterpret_cast<float*>(lse.get());
   auto values = std::make_unique<char[]>(element_bytes(descriptor.input) * sizes.parts * items * descriptor.head_dim);
-  for (std::int64_t i = 0; i < sizes.parts * items; ++i) {
+  const auto make_head = [&](std::int64_t i, Random& draws) {
     const std::int64_t part = i / items;
-    lse_values[i] = random_lse(sizes, part, i % items, random);
+    lse_values[i] = random_lse(sizes, part, i % items, draws);
     const bool is_empty = std::isinf(lse_values[i]);
     for (std::int64_t at = i * descriptor.head_dim; at < (i + 1) * descriptor.head_dim; ++at) {
-      auto value = static_cast<float>(random.normal());
+      auto value = static_cast<float>(draws.normal());
       if (sizes.pattern == 4) value = static_cast<float>(part % 2 == 0 ? at % 7 : -(at % 7)) + 0.01f * value;
       if (is_empty) value = std::numeric_limits<float>::quiet_NaN();
       store_value(descriptor.input, values.get(), at, value);
     }
+  };
+  if (sizes.pattern == kEmptyParts) {
+    for (std::int64_t i = 0; i < sizes.parts * items; ++i) make_head(i, random);
+  } else {
+    draw_in_order(random, sizes.parts * items, 1 + descriptor.head_dim, make_head);
   }
   Tensors inputs;
   inputs.add(dense(kOutputs, tensor_type(descriptor.input), {sizes.parts, sizes.rows, sizes.heads, descriptor.head_dim},

@@ -53,7 +53,7 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
   return sizes;
 }
 
-/// Fills tensors in order from one stream of random numbers.
+/// Fills tensors in order from one stream of random numbers. Each value and each word takes one number.
 class Maker {
  public:
   Maker(W4a16Gemm descriptor, Pattern pattern, std::uint64_t seed)
@@ -61,8 +61,8 @@ class Maker {
 
   /// Makes activations. Tiny activations are about 1e-4. With a gate in fp16 they are about 1e-2, because the product
   /// of two results would otherwise be about 1e-8, which fp16 cannot hold.
-  float activation(std::int64_t feature) {
-    const auto x = static_cast<float>(random_.normal());
+  float activation(Random& random, std::int64_t feature) const {
+    const auto x = static_cast<float>(random.normal());
     switch (pattern_) {
       case Pattern::tiny_activations:
         return (descriptor_.is_gated() && descriptor_.element == Element::fp16 ? 1e-2f : 1e-4f) * x;
@@ -77,19 +77,19 @@ class Maker {
   /// Makes scales. Usual scales are some hundredths. Extreme scales range from the smallest subnormal to 32, or to 1/4
   /// for gates, whose output has to fit fp16. Scales of 8-bit weights are a sixteenth of that, so that weights have
   /// about the same size.
-  float scale(std::int64_t) {
-    const double uniform = random_.uniform();
+  float scale(Random& random, std::int64_t) const {
+    const double uniform = random.uniform();
     const int more_bits = descriptor_.bits - 4;
     if (pattern_ == Pattern::extreme_scales)
       return static_cast<float>(std::exp2(-24 + ((descriptor_.is_gated() ? 22 : 29) - more_bits) * uniform));
     return static_cast<float>(std::ldexp(0.005 + 0.01 * uniform, -more_bits));
   }
-  float addend(std::int64_t) { return static_cast<float>(random_.normal()); }
-  std::uint32_t word() { return static_cast<std::uint32_t>(random_.bits()); }
+  float addend(Random& random, std::int64_t) const { return static_cast<float>(random.normal()); }
+  std::uint32_t word(Random& random) const { return static_cast<std::uint32_t>(random.bits()); }
   /// Makes a word of zeros. Usual zeros are about the middle of the range; extreme zeros are 0 or the largest value.
-  std::uint32_t zeros() {
+  std::uint32_t zeros(Random& random) const {
     std::uint32_t result = 0;
-    const std::uint64_t bits = random_.bits();
+    const std::uint64_t bits = random.bits();
     const std::uint32_t largest = (1u << descriptor_.bits) - 1;
     for (int i = 0; i < word_weights(descriptor_); ++i) {
       const auto some = static_cast<std::uint32_t>(bits >> (3 * i) & 7);
@@ -99,24 +99,25 @@ class Maker {
     return result;
   }
 
-  void words(const char* name, std::int64_t rows, std::int64_t columns, std::uint32_t (Maker::*next)()) {
+  void words(const char* name, std::int64_t rows, std::int64_t columns, std::uint32_t (Maker::*next)(Random&) const) {
     auto data = std::make_unique<char[]>(4 * rows * columns);
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
-      const std::uint32_t word = (this->*next)();
+    draw_in_order(random_, rows * columns, 1, [&](std::int64_t i, Random& draws) {
+      const std::uint32_t word = (this->*next)(draws);
       std::memcpy(data.get() + 4 * i, &word, 4);
-    }
+    });
     inputs.add(dense(name, "I32", {rows, columns}, nullptr), std::move(data));
   }
 
   /// Adds a tensor of 16-bit values. `next` makes a value from its index in the row.
-  void halves(const char* name, Element element, std::vector<std::int64_t> shape, float (Maker::*next)(std::int64_t)) {
+  void halves(const char* name, Element element, std::vector<std::int64_t> shape,
+              float (Maker::*next)(Random&, std::int64_t) const) {
     std::int64_t count = 1;
     for (const std::int64_t extent : shape) count *= extent;
     auto data = std::make_unique<char[]>(2 * count);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint16_t bits = from_float(element, (this->*next)(i % shape.back()));
+    draw_in_order(random_, count, 1, [&](std::int64_t i, Random& draws) {
+      const std::uint16_t bits = from_float(element, (this->*next)(draws, i % shape.back()));
       std::memcpy(data.get() + 2 * i, &bits, 2);
-    }
+    });
     inputs.add(dense(name, element_type(element), std::move(shape), nullptr), std::move(data));
   }
 
