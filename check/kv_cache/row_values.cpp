@@ -1,6 +1,8 @@
 #include "check/kv_cache/row_values.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -48,11 +50,14 @@ void quantise_int4(const RowFormat& format, const float* src, char* dst) {
 
 void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
   const int width = format.head_dim / format.groups;
-  for (int channel = 0; channel < format.head_dim; ++channel) {
-    const char* header = src + 4 * (channel / width);
-    const int packed = static_cast<unsigned char>(src[format.header_bytes() + channel / 2]);
-    const int q = packed >> (channel % 2 * 4) & 15;
-    dst[channel] = load16(Element::fp16, header) * q + load16(Element::fp16, header + 2);
+  const char* const packed = src + format.header_bytes();
+  for (int group = 0; group < format.groups; ++group) {
+    const double scale = load16(Element::fp16, src + 4 * group);
+    const double shift = load16(Element::fp16, src + 4 * group + 2);
+    for (int channel = group * width; channel < (group + 1) * width; ++channel) {
+      const int q = static_cast<unsigned char>(packed[channel / 2]) >> (channel % 2 * 4) & 15;
+      dst[channel] = scale * q + shift;
+    }
   }
 }
 
@@ -67,9 +72,11 @@ std::uint8_t fp8_from_float(const Fp8& type, float value) {
   if (std::isnan(value)) return 0x7f;  // NaN in both fp8 types
   const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
   const float magnitude = std::fabs(value);
-  const int exponent = std::max(magnitude == 0 ? type.least_exponent : std::ilogb(magnitude), type.least_exponent);
+  const int float_exponent = static_cast<int>(std::bit_cast<std::uint32_t>(magnitude) >> 23) - 127;
+  const int exponent = std::max(float_exponent, type.least_exponent);
+  const auto unit = std::bit_cast<float>(static_cast<std::uint32_t>(127 + type.fraction_bits - exponent) << 23);
   // The value in units of the last place, rounded half to even. A carry increments the exponent, which is correct.
-  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, type.fraction_bits - exponent)));
+  const auto units = static_cast<int>(std::nearbyint(magnitude * unit));
   return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
 }
 
@@ -113,13 +120,30 @@ void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* 
   }
 }
 
+/// The value of every byte of a cache with one byte per channel.
+std::array<double, 256> values_of_bytes(KvFormat kv) {
+  std::array<double, 256> values{};
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto bits = static_cast<std::uint8_t>(byte);
+    values[byte] = kv == KvFormat::int8_split ? static_cast<std::int8_t>(bits) : fp8_to_double(fp8_of(kv), bits);
+  }
+  return values;
+}
+
+const std::array<double, 256>& table_of_bytes(KvFormat kv) {
+  static const auto int8 = values_of_bytes(KvFormat::int8_split);
+  static const auto e4m3 = values_of_bytes(KvFormat::fp8_e4m3);
+  static const auto e5m2 = values_of_bytes(KvFormat::fp8_e5m2);
+  return kv == KvFormat::int8_split ? int8 : kv == KvFormat::fp8_e4m3 ? e4m3 : e5m2;
+}
+
 void dequantise_bytes(const RowFormat& format, const char* src, double* dst, const char* scales) {
   const int width = format.head_dim / format.groups;
-  for (int channel = 0; channel < format.head_dim; ++channel) {
-    const double value = format.kv == KvFormat::int8_split
-                             ? static_cast<signed char>(src[channel])
-                             : fp8_to_double(fp8_of(format.kv), static_cast<std::uint8_t>(src[channel]));
-    dst[channel] = load_scale(format, scales + channel / width * format.scale_bytes()) * value;
+  const std::array<double, 256>& values = table_of_bytes(format.kv);
+  for (int group = 0; group < format.groups; ++group) {
+    const double scale = load_scale(format, scales + group * format.scale_bytes());
+    for (int channel = group * width; channel < (group + 1) * width; ++channel)
+      dst[channel] = scale * values[static_cast<std::uint8_t>(src[channel])];
   }
 }
 

@@ -26,11 +26,15 @@ std::uint16_t half_from_float(float value) {
   const float magnitude = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7e00;
   if (magnitude >= 65520.f) return sign | 0x7c00;  // rounds to 65536, beyond the largest number
-  const int exponent = std::max(magnitude == 0 ? -14 : std::ilogb(magnitude), -14);
-  // In units of the last place this is an integer up to 2048; nearbyint rounds half to even.
-  const double units = std::nearbyint(std::ldexp(double{magnitude}, 10 - exponent));
-  const auto mantissa = static_cast<int>(units);
-  return static_cast<std::uint16_t>(sign | (((exponent + 14) << 10) + mantissa));
+  if (magnitude < 0x1p-14f) {
+    // Numbers from 1/2 to 1 are 2^-24 apart, as subnormal fp16 numbers are, so the addition rounds half to even.
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(magnitude + 0.5f) - 0x3f000000));
+  }
+  // Rounds the fraction to 10 bits, half to even. A carry increments the exponent, which is correct.
+  const auto bits = std::bit_cast<std::uint32_t>(magnitude);
+  const std::uint32_t rounded = (bits + 0xfff + (bits >> 13 & 1)) >> 13;
+  constexpr std::uint32_t kBiases = 127 - 15;
+  return static_cast<std::uint16_t>(sign | (rounded - (kBiases << 10)));
 }
 
 std::uint16_t bfloat16_from_float(float value) {
