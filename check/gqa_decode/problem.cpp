@@ -338,43 +338,55 @@ std::vector<std::byte> GqaProblem::arguments(std::span<void* const> device_data)
   return bytes_of_struct(arguments);
 }
 
-HeadRows GqaProblem::rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const {
+HeadRows GqaProblem::rows_of(std::size_t which, const KvHead& place) const {
   const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor_);
   const kv_cache::RowFormat format = formats[which];
   const auto* rows = static_cast<const char*>(cache(which).data);
   const std::int64_t pitch = shape_.row_pitch(formats, which) * format.element_bytes();
   HeadRows found;
-  found.row = [=, this](int token) { return rows + shape_.row(sequence, token, kv_head) * pitch; };
+  found.row = [=, this](int token) { return rows + shape_.row(place.sequence, token, place.head) * pitch; };
   if (!format.has_scales()) return found;
   const auto* first = static_cast<const char*>(find(kv_cache::kScaleNames[which])->data);
   found.scales = [=, this](int token) {
-    return first + shape_.scale_index(formats, which, shape_.row(sequence, token, kv_head)) * format.scale_bytes();
+    const std::int64_t row = shape_.row(place.sequence, token, place.head);
+    return first + shape_.scale_index(formats, which, row) * format.scale_bytes();
   };
   return found;
 }
 
-ReferenceHead GqaProblem::reference_of(std::int64_t item) const {
-  const std::int64_t head = item % query_heads();
+QueryRow GqaProblem::query_row(std::int64_t item, double* channels) const {
   const std::int64_t query_token = item / query_heads();  // counted over all sequences
-  const std::int64_t sequence = query_token / descriptor_.query_tokens;
+  const int length = this->length(query_token / descriptor_.query_tokens);
   const auto token = static_cast<int>(query_token % descriptor_.query_tokens);
   const Tensor* const trees = find("mask");
   const std::uint32_t mask = trees == nullptr ? 0 : static_cast<const std::uint32_t*>(trees->data)[query_token];
-  const int channels = descriptor_.head_dim;
-  std::vector<double> q(channels);
-  const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * channels;
-  for (int channel = 0; channel < channels; ++channel) q[channel] = to_double(descriptor_.query, raw[channel]);
+  const auto* raw = static_cast<const std::uint16_t*>(query().data) + item * descriptor_.head_dim;
+  for (int i = 0; i < descriptor_.head_dim; ++i) channels[i] = to_double(descriptor_.query, raw[i]);
 
-  const std::int64_t kv_head = head / descriptor_.heads_per_kv;
-  ScoreRules rules = score_rules(head);
-  rules.query_position = std::max(0, length(sequence) - descriptor_.query_tokens + static_cast<int>(token));
-  return reference_head(descriptor_, q.data(), rows_of(0, sequence, kv_head), rows_of(1, sequence, kv_head),
-                        length(sequence), numbers_.softmax_scale, rules,
-                        [&](int position) { return attends_to(descriptor_, length(sequence), token, mask, position); });
+  QueryRow row = {channels, score_rules(item % query_heads())};
+  row.rules.query_position = std::max(0, length - descriptor_.query_tokens + token);
+  row.is_visible = [=, this](int position) { return attends_to(descriptor_, length, token, mask, position); };
+  return row;
 }
 
-GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, std::span<const void* const> got) const {
-  const ReferenceHead reference = reference_of(item);
+void GqaProblem::compare_heads(const KvHead& place, int first, int count, std::span<const void* const> got,
+                               std::span<HeadError> errors) const {
+  std::vector<double> channels(static_cast<std::size_t>(count) * descriptor_.head_dim);
+  std::vector<std::int64_t> items;
+  std::vector<QueryRow> queries;
+  for (int row = first; row < first + count; ++row) {
+    const std::int64_t token = place.sequence * descriptor_.query_tokens + row / descriptor_.heads_per_kv;
+    const std::int64_t head = place.head * descriptor_.heads_per_kv + row % descriptor_.heads_per_kv;
+    items.push_back(token * query_heads() + head);
+    queries.push_back(query_row(items.back(), channels.data() + queries.size() * descriptor_.head_dim));
+  }
+  const std::vector<ReferenceHead> references = reference_heads(
+      descriptor_, queries, rows_of(0, place), rows_of(1, place), length(place.sequence), numbers_.softmax_scale);
+  for (std::size_t i = 0; i < items.size(); ++i) errors[items[i]] = compare_head(items[i], references[i], got);
+}
+
+GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, const ReferenceHead& reference,
+                                               std::span<const void* const> got) const {
   const int channels = value_channels();
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
@@ -411,8 +423,17 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
   std::vector<HeadError> errors(batch() * descriptor_.query_tokens * query_heads());
-  parallel_for(static_cast<std::int64_t>(errors.size()),
-               [&](std::int64_t item) { errors[item] = compare_head(item, got); });
+  // A unit of work is some of the query rows of one KV head: many, since they share the dequantised cache, but few
+  // enough that every processor has work.
+  const int query_rows = descriptor_.query_tokens * descriptor_.heads_per_kv;
+  const auto share = static_cast<std::int64_t>(errors.size() / processors());
+  const auto rows = static_cast<int>(std::clamp<std::int64_t>(share, 1, kMostQueryRows));
+  const int units = (query_rows + rows - 1) / rows;  // per KV head
+  parallel_for(batch() * kv_heads() * units, [&](std::int64_t unit) {
+    const KvHead place = {unit / units / kv_heads(), unit / units % kv_heads()};
+    const int first = static_cast<int>(unit % units) * rows;
+    compare_heads(place, first, std::min(rows, query_rows - first), got, errors);
+  });
   if (errors.empty()) return {0, tolerance_of(descriptor_), "none"};
   const auto worst = std::max_element(errors.begin(), errors.end(),
                                       [](const auto& a, const auto& b) { return a.share() < b.share(); });

@@ -84,11 +84,15 @@ class GqaProblem final : public Problem {
   void check_pages() const;
   std::int64_t read_window() const;
   bool needs_page(std::int64_t sequence, std::int64_t first) const;
-  /// The rows of keys (0) or values (1) of one sequence and KV head.
-  HeadRows rows_of(std::size_t which, std::int64_t sequence, std::int64_t kv_head) const;
+  struct KvHead {
+    std::int64_t sequence = 0;
+    std::int64_t head = 0;
+  };
+  /// The rows of keys (0) or values (1).
+  HeadRows rows_of(std::size_t which, const KvHead& place) const;
   void check_cache(std::size_t which);
-  /// The reference of output `item`, which numbers (sequence, query token, head).
-  ReferenceHead reference_of(std::int64_t item) const;
+  /// The query row of output `item`, which numbers (sequence, query token, head). Writes the row to `channels`.
+  QueryRow query_row(std::int64_t item, double* channels) const;
   /// The error of one head and its tolerance: of the output in the norm of Problem::compare, or of the log-sum-exp in
   /// absolute terms, whichever is the larger share of its tolerance.
   struct HeadError {
@@ -96,7 +100,10 @@ class GqaProblem final : public Problem {
     double tolerance = 0;
     double share() const { return error / tolerance; }
   };
-  HeadError compare_head(std::int64_t item, std::span<const void* const> got) const;
+  HeadError compare_head(std::int64_t item, const ReferenceHead& reference, std::span<const void* const> got) const;
+  /// Compares `count` of the query rows that attend to a KV head, from number `first` on. `errors` are by item.
+  void compare_heads(const KvHead& place, int first, int count, std::span<const void* const> got,
+                     std::span<HeadError> errors) const;
 
   GqaDecode descriptor_;
   kv_cache::CacheShape shape_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "check/kv_cache/row_values.hpp"
@@ -48,7 +49,21 @@ struct ScoreRules {
   double sink = -std::numeric_limits<double>::infinity();
   int query_position = -1;  ///< negative: the last position
 };
-/// `is_visible` says whether the query attends to a position; without it every position of the window is visible.
+/// A query row is one head of one query token.
+struct QueryRow {
+  const double* channels = nullptr;  ///< [head_dim]
+  ScoreRules rules;
+  /// Whether the row attends to a position; without this function every position of the window is visible.
+  std::function<bool(int position)> is_visible = nullptr;
+};
+/// The most query rows that reference_heads() takes.
+inline constexpr int kMostQueryRows = 8;
+/// The results of query rows that attend to the same KV head. Each row of the cache is dequantised once for all query
+/// rows, but a result does not depend on the other query rows.
+std::vector<ReferenceHead> reference_heads(const GqaDecode& descriptor, std::span<const QueryRow> queries,
+                                           const HeadRows& keys, const HeadRows& values, int length,
+                                           double softmax_scale);
+/// The result of one query row.
 ReferenceHead reference_head(const GqaDecode& descriptor, const double* query, const HeadRows& keys,
                              const HeadRows& values, int length, double softmax_scale, const ScoreRules& rules = {},
                              const std::function<bool(int position)>& is_visible = nullptr);

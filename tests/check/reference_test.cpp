@@ -1,5 +1,5 @@
 // Tests of the reference: number conversions of all 16-bit patterns, the INT4 quantiser against its definition, and
-// attention for cases that can be worked out by hand.
+// attention for cases that can be worked out by hand and for several query rows at once.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -132,6 +132,64 @@ TEST(Reference, TwoTokensFollowTheSigmoid) {
   query[0] = 1;
   const auto result = reference_head(descriptor, query.data(), bf16_head(keys), bf16_head(values), 2, 1.0);
   EXPECT_NEAR(result.output[5], 1 / (1 + std::exp(-3.0)), 1e-12);
+}
+
+/// Query rows of all kinds: with a window, a sink, a slope, a cap, and one that attends to no token.
+std::vector<QueryRow> different_rows(const std::vector<double>& query) {
+  std::vector<QueryRow> rows(kMostQueryRows);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].channels = query.data() + 64 * i;
+  rows[1].rules = {.window = 3, .kept_tokens = 2};
+  rows[2].rules = {.sink = 0.5};
+  rows[3].rules = {.soft_cap = 2, .alibi_slope = 0.25, .query_position = 7};
+  rows[4].is_visible = [](int) { return false; };
+  rows[6].is_visible = [](int position) { return position != 5; };
+  return rows;
+}
+
+TEST(Reference, QueryRowsOfOneKvHeadDoNotChangeEachOther) {
+  constexpr int kTokens = 11;
+  GqaDecode descriptor;
+  descriptor.head_dim = 64;
+  descriptor.kv = KvFormat::int4_rows;
+  descriptor.groups = 2;
+  const kv_cache::RowFormat format = kv_cache::formats_of(descriptor).key;
+  Random random(9);
+  std::vector<char> cache(static_cast<std::size_t>(kTokens) * format.row_bytes());
+  for (int token = 0; token < kTokens; ++token) {
+    std::vector<float> row(64);
+    for (float& x : row) x = static_cast<float>(random.normal());
+    kv_cache::quantise_row(format, row.data(), cache.data() + token * format.row_bytes());
+  }
+  std::fill_n(cache.data() + 5 * format.row_bytes(), format.header_bytes(), '\xff');  // a scale and a shift of NaN
+  const HeadRows rows = {[&](int token) { return cache.data() + token * format.row_bytes(); }};
+  std::vector<double> query(64 * kMostQueryRows);
+  for (double& x : query) x = random.normal();
+  const std::vector<QueryRow> queries = different_rows(query);
+  const auto bits = [](const std::vector<double>& values) {
+    std::vector<std::uint64_t> result;
+    for (const double value : values) result.push_back(std::isnan(value) ? 1 : std::bit_cast<std::uint64_t>(value));
+    return result;
+  };
+  std::vector<ReferenceHead> alone;
+  for (const QueryRow& one : queries)
+    alone.push_back(reference_head(descriptor, one.channels, rows, rows, kTokens, 0.3, one.rules, one.is_visible));
+  EXPECT_TRUE(std::isnan(alone[0].output[0]));
+  EXPECT_FALSE(std::isnan(alone[6].output[0]));
+  EXPECT_FALSE(std::isnan(alone[1].output[0])) << "token 5 is outside the window";
+  for (std::size_t count = 1; count <= queries.size(); ++count) {
+    for (std::size_t first = 0; first + count <= queries.size(); ++first) {
+      const auto together =
+          reference_heads(descriptor, std::span(queries).subspan(first, count), rows, rows, kTokens, 0.3);
+      ASSERT_EQ(together.size(), count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const ReferenceHead& expected = alone[first + i];
+        EXPECT_EQ(bits(together[i].output), bits(expected.output));
+        EXPECT_EQ(bits(together[i].contributions), bits(expected.contributions));
+        EXPECT_EQ(bits({together[i].lse, together[i].token_norm, together[i].centred_norm}),
+                  bits({expected.lse, expected.token_norm, expected.centred_norm}));
+      }
+    }
+  }
 }
 
 TEST(Reference, NoTokensGiveZeros) {
