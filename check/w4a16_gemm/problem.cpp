@@ -164,7 +164,18 @@ double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
   return to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
-GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& activations, int n) const {
+GemmProblem::Activations GemmProblem::blocks_of_rows() const {
+  Activations blocks((m() + kBlockRows - 1) / kBlockRows * static_cast<std::size_t>(k()));
+  const auto convert = [&](std::int64_t row) {
+    Rows* const block = blocks.data() + row / kBlockRows * k();
+    for (int i = 0; i < k(); ++i) block[i][row % kBlockRows] = element(activations(), row * k() + i);
+  };
+  parallel_for(m(), convert, kBlockRows);
+  return blocks;
+}
+
+std::vector<GemmProblem::Column> GemmProblem::multiply_columns(const Activations& activations, int first,
+                                                               int count) const {
   const Tensor* const zeros = find("qzeros");
   const Tensor* const order = find("g_idx");
   const Tensor* const bias = find("bias");
@@ -174,38 +185,63 @@ GemmProblem::Column GemmProblem::multiply_column(const std::vector<double>& acti
                              order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data),
                              this->n(),
                              k()};
-  std::vector<double> weights(k());
-  for (int i = 0; i < k(); ++i) weights[i] = weight_at(descriptor_, packed, i, n);
-  const double start = bias == nullptr ? 0 : element(*bias, n);
-  Column column{std::vector<double>(m(), start), std::vector<double>(m(), std::fabs(start))};
-  for (int row = 0; row < m(); ++row) {
-    const double* const x = activations.data() + static_cast<std::size_t>(row) * k();
-    for (int i = 0; i < k(); ++i) {
-      column.product[row] += x[i] * weights[i];
-      column.contributions[row] += std::fabs(x[i] * weights[i]);
+  const std::int64_t blocks = (m() + kBlockRows - 1) / kBlockRows;
+  std::vector<Column> columns;
+  for (int column = 0; column < count; ++column) {
+    const double start = bias == nullptr ? 0 : element(*bias, first + column);
+    Rows products;
+    Rows contributions;
+    products.fill(start);
+    contributions.fill(std::fabs(start));
+    columns.push_back({std::vector(blocks, products), std::vector(blocks, contributions)});
+  }
+  constexpr int kDepth = 256;  // activations of one block and weights of one column stay in the L1 cache
+  std::vector<std::array<double, kDepth>> weights(count);
+  for (int start = 0; start < k(); start += kDepth) {
+    const int depth = std::min(kDepth, k() - start);
+    for (int column = 0; column < count; ++column)
+      weights_of_column(descriptor_, packed, first + column, start, std::span(weights[column]).first(depth));
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const Rows* const x = activations.data() + block * k() + start;
+      for (int column = 0; column < count; ++column) {
+        Rows products = columns[column].products[block];
+        Rows contributions = columns[column].contributions[block];
+        for (int i = 0; i < depth; ++i) {
+          for (int row = 0; row < kBlockRows; ++row) {
+            const double product = x[i][row] * weights[column][i];
+            products[row] += product;
+            contributions[row] += std::fabs(product);
+          }
+        }
+        columns[column].products[block] = products;
+        columns[column].contributions[block] = contributions;
+      }
     }
   }
-  return column;
+  return columns;
 }
 
-void GemmProblem::reference_column(const std::vector<double>& activations, int column, double* reference,
-                                   double* scale) const {
+void GemmProblem::reference_columns(const Activations& activations, int first, int count, double* reference,
+                                    double* scale) const {
   const std::int64_t columns = outputs_[0].shape[1];
   const Tensor* const residual = find("residual");
-  const Column value = multiply_column(activations, column);
-  Column up;
-  if (descriptor_.is_gated()) up = multiply_column(activations, column + n() / 2);
-  for (int row = 0; row < m(); ++row) {
-    const std::int64_t at = row * columns + column;
-    reference[at] = apply_function(descriptor_.function, value.product[row]);
-    scale[at] = value.contributions[row];
-    if (descriptor_.is_gated()) {
-      scale[at] = std::fabs(up.product[row]) * scale[at] + std::fabs(reference[at]) * up.contributions[row];
-      reference[at] *= up.product[row];
+  const std::vector<Column> values = multiply_columns(activations, first, count);
+  std::vector<Column> ups;
+  if (descriptor_.is_gated()) ups = multiply_columns(activations, first + n() / 2, count);
+  for (int column = 0; column < count; ++column) {
+    for (int row = 0; row < m(); ++row) {
+      const std::int64_t at = row * columns + first + column;
+      reference[at] = apply_function(descriptor_.function, values[column].product(row));
+      scale[at] = values[column].contribution(row);
+      if (descriptor_.is_gated()) {
+        const double up = ups[column].product(row);
+        scale[at] = std::fabs(up) * scale[at] + std::fabs(reference[at]) * ups[column].contribution(row);
+        reference[at] *= up;
+      }
+      if (residual == nullptr) continue;
+      reference[at] += element(*residual, at);
+      scale[at] += std::fabs(element(*residual, at));
     }
-    if (residual == nullptr) continue;
-    reference[at] += element(*residual, at);
-    scale[at] += std::fabs(element(*residual, at));
   }
 }
 
@@ -235,23 +271,25 @@ double GemmProblem::tolerance() const {
 Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const {
   if (got.size() != 1) reject(fmt::format("{} outputs", got.size()), "w4a16_gemm has one");
   const std::int64_t columns = outputs_[0].shape[1];
-  std::vector<double> activations(static_cast<std::size_t>(m()) * k());
-  for (std::size_t i = 0; i < activations.size(); ++i) {
-    activations[i] = element(this->activations(), static_cast<std::int64_t>(i));
-  }
   std::vector<double> reference(m() * columns);
   std::vector<double> scale(m() * columns);
-  parallel_for(m() == 0 ? 0 : columns, [&](std::int64_t column) {
-    reference_column(activations, static_cast<int>(column), reference.data(), scale.data());
-  });
-  Comparison result{0, tolerance(), "none"};
+  if (m() > 0) {
+    constexpr std::int64_t kColumns = 8;  // they share the activations, which are read from memory once
+    const Activations activations = blocks_of_rows();
+    parallel_for((columns + kColumns - 1) / kColumns, [&](std::int64_t unit) {
+      const std::int64_t first = unit * kColumns;
+      reference_columns(activations, static_cast<int>(first), static_cast<int>(std::min(kColumns, columns - first)),
+                        reference.data(), scale.data());
+    });
+  }
+  std::vector<double> errors(m());
   const auto* const output = static_cast<const std::uint16_t*>(got[0]);
-  for (int row = 0; row < m(); ++row) {
+  const auto compare_row = [&](std::int64_t row) {
     double difference = 0;
     double norm = 0;
     double contributions = 0;
     for (std::int64_t at = row * columns; at < (row + 1) * columns; ++at) {
-      difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at], result.tolerance), 2);
+      difference += std::pow(beyond_rounding(descriptor_.element, output[at], reference[at], tolerance()), 2);
       // The norm leaves infinities out. Relative to an infinity every error would be small, even where the function
       // clips it.
       if (!std::isfinite(reference[at]) || !std::isfinite(scale[at]) ||
@@ -260,13 +298,13 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
       norm += reference[at] * reference[at];
       contributions += scale[at] * scale[at];
     }
-    const double error =
-        relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
-    if (error < result.error || (row > 0 && error == result.error)) continue;
-    result.error = error;
-    result.worst = fmt::format("row {}", row);
-  }
-  return result;
+    errors[row] = relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
+  };
+  constexpr std::int64_t kOutputs = 16384;  // worth a thread
+  parallel_for(m(), compare_row, kOutputs / columns + 1);
+  if (errors.empty()) return {0, tolerance(), "none"};
+  const auto worst = std::max_element(errors.begin(), errors.end());
+  return {*worst, tolerance(), fmt::format("row {}", worst - errors.begin())};
 }
 
 }  // namespace cubit::check::w4a16_gemm

@@ -34,16 +34,32 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 }  // namespace
 
 double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n) {
+  double weight = 0;
+  weights_of_column(descriptor, weights, n, k, {&weight, 1});
+  return weight;
+}
+
+void weights_of_column(const W4a16Gemm& descriptor, const PackedWeights& weights, int n, int first_k,
+                       std::span<double> values) {
   const auto columns = static_cast<std::size_t>(weights.n);
-  int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
-  if (descriptor.activation_order) group = weights.g_idx[k];
-  int zero = zero_offset(descriptor);
-  if (stores_zeros(descriptor)) {
-    const std::size_t row_words = columns / word_weights(descriptor);
-    zero += field_by_n(descriptor, weights.qzeros + group * row_words, n);
+  int last_group = -1;  // the group of `zero` and `scale`
+  int zero = 0;
+  double scale = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int k = first_k + static_cast<int>(i);
+    int group = descriptor.group_size == 0 ? 0 : k / descriptor.group_size;
+    if (descriptor.activation_order) group = weights.g_idx[k];
+    if (group != last_group) {
+      last_group = group;
+      zero = zero_offset(descriptor);
+      if (stores_zeros(descriptor)) {
+        const std::size_t row_words = columns / word_weights(descriptor);
+        zero += field_by_n(descriptor, weights.qzeros + group * row_words, n);
+      }
+      scale = to_double(Element::fp16, weights.scales[group * columns + n]);
+    }
+    values[i] = (stored_weight(descriptor, weights, k, n) - zero) * scale;
   }
-  const double scale = to_double(Element::fp16, weights.scales[group * columns + n]);
-  return (stored_weight(descriptor, weights, k, n) - zero) * scale;
 }
 
 double apply_function(GemmFunction function, double x) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "check/problem.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -21,6 +22,9 @@ struct PackedWeights {
 };
 /// The value of the weight (k, n), as the descriptor's format defines it.
 double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n);
+/// The values of the weights (first_k, n), (first_k + 1, n) …
+void weights_of_column(const W4a16Gemm& descriptor, const PackedWeights& weights, int n, int first_k,
+                       std::span<double> values);
 
 double apply_function(GemmFunction function, double x);
 
