@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -19,28 +20,29 @@ inline constexpr std::size_t kGuardBytes = 4096;
 class GuardedBuffer {
  public:
   GuardedBuffer(const Device& device, std::size_t bytes, int fill)
+      : GuardedBuffer(device, bytes, std::vector<unsigned char>(bytes, static_cast<unsigned char>(fill)).data()) {}
+  GuardedBuffer(const Device& device, std::size_t bytes, const void* content)
       : device_(device), bytes_(bytes), buffer_(device, bytes + 2 * kGuardBytes) {
     const std::vector<unsigned char> guard(kGuardBytes, 0xa5);
-    const std::vector<unsigned char> body(bytes, static_cast<unsigned char>(fill));
     device.upload(buffer_.data(), guard.data(), kGuardBytes);
-    if (bytes > 0) device.upload(data(), body.data(), bytes);
+    if (bytes > 0) device.upload(data(), content, bytes);
     device.upload(static_cast<char*>(data()) + bytes, guard.data(), kGuardBytes);
     device.synchronise();
   }
   void* data() const { return static_cast<char*>(buffer_.data()) + kGuardBytes; }
   std::size_t bytes() const { return bytes_; }
-  std::vector<unsigned char> download() const {
-    std::vector<unsigned char> host(bytes_);
-    if (bytes_ > 0) device_.download(host.data(), data(), bytes_);
+  std::vector<unsigned char> download() const { return download(bytes_); }
+  /// Downloads the first `bytes` bytes, or all if there are fewer.
+  std::vector<unsigned char> download(std::size_t bytes) const {
+    std::vector<unsigned char> host(std::min(bytes, bytes_));
+    if (!host.empty()) device_.download(host.data(), data(), host.size());
     return host;
   }
   bool guards_intact() const {
-    std::vector<unsigned char> host(bytes_ + 2 * kGuardBytes);
-    device_.download(host.data(), buffer_.data(), host.size());
-    for (std::size_t i = 0; i < kGuardBytes; ++i) {
-      if (host[i] != 0xa5 || host[kGuardBytes + bytes_ + i] != 0xa5) return false;
-    }
-    return true;
+    std::vector<unsigned char> host(2 * kGuardBytes);
+    device_.download(host.data(), buffer_.data(), kGuardBytes);
+    device_.download(host.data() + kGuardBytes, static_cast<char*>(data()) + bytes_, kGuardBytes);
+    return std::all_of(host.begin(), host.end(), [](unsigned char byte) { return byte == 0xa5; });
   }
 
  private:
@@ -55,16 +57,14 @@ class DeviceCase {
  public:
   DeviceCase(const Device& device, const Problem& problem) : device_(device), problem_(&problem) {
     for (const cubit_tensor& tensor : problem.inputs()) {
-      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), 0xee));
-      if (tensor_bytes(tensor) > 0) device.upload(buffers_.back()->data(), tensor.data, tensor_bytes(tensor));
+      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), tensor.data));
     }
     inputs_ = buffers_.size();
     for (const cubit_tensor& tensor : problem.outputs()) {
-      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), 0xff));
-      if (tensor.data == nullptr || tensor_bytes(tensor) == 0) continue;
-      device.upload(buffers_.back()->data(), tensor.data, tensor_bytes(tensor));
+      const std::size_t bytes = tensor_bytes(tensor);
+      buffers_.push_back(tensor.data == nullptr ? std::make_unique<GuardedBuffer>(device, bytes, 0xff)
+                                                : std::make_unique<GuardedBuffer>(device, bytes, tensor.data));
     }
-    device.synchronise();
   }
 
   const void* arguments() const {

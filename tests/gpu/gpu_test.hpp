@@ -1,4 +1,11 @@
 // The fixture of tests that need a GPU.
+//
+// Run all GPU tests by one process: build/release/tests/gpu/cubit_gpu_tests. The process compiles the kernels of all
+// suites on all processors (see suite_kernels.hpp), and then runs every test.
+//
+// `ctest -L gpu` runs every test in a process of its own. Every process prepares all kernels of the test's suite. The
+// first process of a suite compiles the kernels, and the others find them in the disk cache, but every process starts
+// CUDA and loads the kernels again.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,14 +64,21 @@ class GpuTest : public ::testing::Test {
   }
   static void expect_counters_zero(const GuardedBuffer& workspace) {
     constexpr std::size_t kCounterBytes = 16 * 1024;
-    const auto host = workspace.download();
-    for (std::size_t i = 0; i < std::min(host.size(), kCounterBytes); ++i)
-      ASSERT_EQ(host[i], 0) << "counter byte " << i;
+    const auto host = workspace.download(kCounterBytes);
+    for (std::size_t i = 0; i < host.size(); ++i) ASSERT_EQ(host[i], 0) << "counter byte " << i;
   }
 
   void expect_good(const std::string& descriptor, const Problem::Numbers& sizes, std::uint64_t seed = 1) const {
+    expect_good_of(descriptor, Problem::random(descriptor, sizes, seed));
+  }
+  /// Checks kernels whose descriptors differ in their family alone. The data are made once.
+  void expect_good(const std::vector<std::string>& descriptors, const Problem::Numbers& sizes) const {
+    if (descriptors.empty()) return;
+    const Problem problem = Problem::random(descriptors.front(), sizes, 1);
+    for (const std::string& descriptor : descriptors) expect_good_of(descriptor, problem);
+  }
+  void expect_good_of(const std::string& descriptor, const Problem& problem) const {
     SCOPED_TRACE(descriptor);
-    const Problem problem = Problem::random(descriptor, sizes, seed);
     DeviceCase launched(device(), problem);
     launch(kernel(descriptor), launched);
     const auto result = launched.compare(problem);
