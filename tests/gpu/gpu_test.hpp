@@ -1,7 +1,7 @@
 // The fixture of tests that need a GPU.
 //
 // Run all GPU tests by one process: build/release/tests/gpu/cubit_gpu_tests. The process compiles the kernels of all
-// suites on all processors (see suite_kernels.hpp), and then runs every test.
+// suites on all processors while it runs the tests (see suite_kernels.hpp).
 //
 // `ctest -L gpu` runs every test in a process of its own. Every process prepares all kernels of the test's suite. The
 // first process of a suite compiles the kernels, and the others find them in the disk cache, but every process starts

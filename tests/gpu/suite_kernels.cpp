@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace cubit::tests {
@@ -37,36 +38,51 @@ std::optional<Device> first_gpu() {
   }
 }
 
-/// Without a GPU the environment compiles nothing.
+/// Prepares the kernels of the suites in the order of the suites, on a thread of its own, while tests run. A test that
+/// needs a kernel earlier waits for that kernel alone. Without a GPU the environment compiles nothing.
 class Preparation : public ::testing::Environment {
  public:
   void SetUp() override {
     const std::optional<Device> device = first_gpu();
     if (!device) return;
-    const std::vector<std::string> texts = texts_that_run(architecture_of(*device));
-    const auto start = std::chrono::steady_clock::now();
-    try {
-      gpu_engine().prepare(texts, std::vector<Device>{*device});
-    } catch (const Error& error) {  // the tests of that kernel will fail, and no others
-      std::printf("not prepared: %s\n", error.what());
-    }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("%zu kernels prepared in %.1f s\n", texts.size(), seconds.count());
+    thread_ = std::thread([device = *device, lists = lists_that_run(architecture_of(*device))] {
+      const auto start = std::chrono::steady_clock::now();
+      std::size_t count = 0;
+      for (const auto& texts : lists) {
+        prepare(texts, device);
+        count += texts.size();
+      }
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      std::printf("%zu kernels prepared after %.1f s\n", count, seconds.count());
+    });
+  }
+  void TearDown() override {
+    if (thread_.joinable()) thread_.join();
   }
 
  private:
-  static std::vector<std::string> texts_that_run(const std::string& architecture) {
+  static void prepare(const std::vector<std::string>& texts, const Device& device) {
+    try {
+      gpu_engine().prepare(texts, std::vector<Device>{device});
+    } catch (const Error& error) {  // the tests of that kernel will fail, and no others
+      std::printf("not prepared: %s\n", error.what());
+    }
+  }
+
+  static std::vector<std::vector<std::string>> lists_that_run(const std::string& architecture) {
     const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
-    std::set<std::string> texts;
+    std::vector<std::vector<std::string>> texts;
     for (int i = 0; i < all.total_test_suite_count(); ++i) {
       const ::testing::TestSuite& suite = *all.GetTestSuite(i);
       const std::string name = suite_name(suite.name());
       if (!runs(suite) || !lists().contains(name) || declared().contains(name)) continue;
       for (const std::string& text : lists().at(name)(architecture)) declared()[name].insert(canonical(text));
-      texts.insert(declared()[name].begin(), declared()[name].end());
+      texts.emplace_back(declared()[name].begin(), declared()[name].end());
     }
-    return {texts.begin(), texts.end()};
+    return texts;
   }
+
+  std::thread thread_;
 };
 
 const ::testing::Environment* const kPreparation = ::testing::AddGlobalTestEnvironment(new Preparation);

@@ -1,8 +1,8 @@
-// The kernels that each suite of GPU tests launches, compiled by all processors before the first test runs.
+// The kernels that each suite of GPU tests launches, compiled by all processors while tests run.
 //
 // NVRTC takes about a second per kernel. Tests that each asked for the next kernel would keep one processor busy and
 // the GPU waiting, so every suite declares its list, and the test environment prepares the lists of all suites that
-// run.
+// run, suite by suite.
 #pragma once
 
 #include <functional>
