@@ -38,13 +38,11 @@
 #else
 #define CUBIT_API
 #endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
-
 typedef enum cubit_status {
   CUBIT_OK = 0,
   CUBIT_INVALID_ARGUMENT = 1,     /* the caller gave something that no version of cubit accepts */
@@ -81,7 +79,6 @@ CUBIT_API void cubit_set_last_error(cubit_status status, const char* what, const
 CUBIT_API int cubit_version(void);
 
 /* ---- operators and architectures (JSON text, owned by the library until this thread's next string result) ------ */
-
 /* Lists all operators as JSON: [{name, summary, fields: [{name, accepts, default, meaning}], tensors, struct: {name,
  * bytes}, arguments: [{name, kind, types, shapes: [{when, shape}], when, optional, default, member, offset, bytes,
  * meaning}], suggest}].
@@ -195,7 +192,6 @@ CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* archite
 CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
 
 /* ---- devices: memory, streams and graphs for programs that do not use the CUDA runtime --------------------------- */
-
 typedef struct cubit_device cubit_device; /* one owner */
 typedef struct cubit_graph cubit_graph;   /* one owner */
 typedef void* cubit_stream;               /* a CUstream (cudaStream_t); NULL is the legacy default stream */
@@ -278,7 +274,6 @@ CUBIT_API cubit_status cubit_graph_replay(cubit_device* device, cubit_graph* gra
 CUBIT_API void cubit_graph_release(cubit_graph* graph);
 
 /* ---- engine --------------------------------------------------------------------------------------------------- */
-
 typedef struct cubit_engine cubit_engine; /* one owner */
 typedef struct cubit_kernel cubit_kernel; /* reference-counted; a kernel may outlive its engine */
 
@@ -371,7 +366,6 @@ CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* co
                                             size_t descriptor_count, cubit_device* const* devices, size_t device_count);
 
 /* ---- disk cache ----------------------------------------------------------------------------------------------- */
-
 /* Lists the disk cache as JSON: {folder, readable, writable, trouble, entries: [{id, descriptor, architecture,
  * compiler, bytes, registers, spill_bytes, damage, removed}]}.
  *
@@ -388,7 +382,6 @@ CUBIT_API cubit_status cubit_cache_verify(cubit_engine* engine, const char** jso
 CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 
 /* ---- kernels -------------------------------------------------------------------------------------------------- */
-
 /* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes,
  * stack_bytes, threads, static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. A CPU device's
  * kernel is PTX that ptxas has not processed, so registers, spill_bytes, stack_bytes and static_shared_memory are null.
