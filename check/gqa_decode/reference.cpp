@@ -18,9 +18,9 @@ double masked(double value, std::uint64_t mask) {
   return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & mask);
 }
 
-/// Attention of up to kLanes query rows. Every lane of an array belongs to one query row. Each lane does what a loop
+/// Attention of up to `Count` query rows. Every lane of an array belongs to one query row. Each lane does what a loop
 /// over that query row alone would do, in the same order, so the compiler can use SIMD instructions.
-template <int kLanes>
+template <int Count>
 class Lanes {
  public:
   Lanes(const GqaDecode& descriptor, std::span<const QueryRow> queries, int length)
@@ -34,9 +34,9 @@ class Lanes {
   }
 
  private:
-  using Row = std::array<double, kLanes>;                ///< one number per query row
-  using Mask = std::array<std::uint64_t, kLanes>;        ///< all ones if the query row attends to a token, else zero
-  static constexpr int kTogether = std::min(kLanes, 2);  ///< query rows that one instruction of SSE2 adds
+  using Row = std::array<double, Count>;                ///< one number per query row
+  using Mask = std::array<std::uint64_t, Count>;        ///< all ones if the query row attends to a token, else zero
+  static constexpr int kTogether = std::min(Count, 2);  ///< query rows that one instruction of SSE2 adds
   struct Channel {
     Row output{};
     Row contribution{};
@@ -69,13 +69,13 @@ class Lanes {
     }
     for (int token = 0; token < length(); ++token) {
       weights_[token].fill(kNothing);
-      std::array<bool, kLanes> is_seen{};
+      std::array<bool, Count> is_seen{};
       for (int lane = 0; lane < rows(); ++lane) is_seen[lane] = attends(queries_[lane], token);
       if (std::none_of(is_seen.begin(), is_seen.end(), [](bool seen) { return seen; })) continue;
       load(formats_.key, keys, token, row);
       Row scores{};
       for (int channel = 0; channel < channels; ++channel) {
-        for (int lane = 0; lane < kLanes; ++lane) scores[lane] += query[channel][lane] * row[channel];
+        for (int lane = 0; lane < Count; ++lane) scores[lane] += query[channel][lane] * row[channel];
       }
       for (int lane = 0; lane < rows(); ++lane) {
         if (!is_seen[lane]) continue;
@@ -115,7 +115,7 @@ class Lanes {
         mask[lane] = used[lane] == 0 ? 0 : ~std::uint64_t{0};
       }
       load(formats_.value, values, token, row);
-      for (int first = 0; first < kLanes; first += kTogether) add_value(first, row, weight, mask);
+      for (int first = 0; first < Count; first += kTogether) add_value(first, row, weight, mask);
       if (is_packed) sum_centred(values.row(token), mask, weight, row);
     }
   }
@@ -146,7 +146,7 @@ class Lanes {
       std::memcpy(pair, stored + 4 * group, sizeof pair);
       const double middle = to_double(Element::fp16, pair[1]) + 7.5 * to_double(Element::fp16, pair[0]);
       for (int channel = group * width; channel < (group + 1) * width; ++channel) {
-        for (int lane = 0; lane < kLanes; ++lane) {
+        for (int lane = 0; lane < Count; ++lane) {
           const double centred = weight[lane] * row[channel] - weight[lane] * middle;
           norm[lane] += masked(centred * centred, mask[lane]);
         }

@@ -87,7 +87,7 @@ std::optional<Opened> open_candidate(const std::string& path, std::string& why) 
                       kOldest.minor);
     return std::nullopt;
   }
-  return Opened{std::move(*library), *functions, release};
+  return Opened{*library, *functions, release};
 }
 
 /// One NVRTC program; the destructor destroys it.
@@ -192,7 +192,7 @@ void open_builtins(const Opened& opened) {
 
 class Nvrtc final : public Compiler {
  public:
-  explicit Nvrtc(Opened opened) : opened_(std::move(opened)) {}
+  explicit Nvrtc(const Opened& opened) : opened_(opened) {}
 
   const CompilerVersion& version() const override {
     std::call_once(version_once_, [this] { version_ = ask_version(); });
@@ -245,12 +245,12 @@ class Nvrtc final : public Compiler {
 /// The registry of all NVRTC libraries of this process, by the path of the file. The registry is never destroyed,
 /// because threads may still compile while the process ends. Libraries are never removed, because NVRTC does not
 /// support unloading.
-std::shared_ptr<const Compiler> shared_compiler(Opened opened) {
+std::shared_ptr<const Compiler> shared_compiler(const Opened& opened) {
   static auto& mutex = *new std::mutex;
   static auto& compilers = *new std::map<std::string, std::shared_ptr<const Compiler>>;
   const std::lock_guard lock(mutex);
   auto& compiler = compilers[opened.library.path()];
-  if (!compiler) compiler = std::make_shared<Nvrtc>(std::move(opened));
+  if (!compiler) compiler = std::make_shared<Nvrtc>(opened);
   return compiler;
 }
 
@@ -267,7 +267,7 @@ std::optional<Opened> newest_usable(std::span<const std::string> candidates, int
     if (!opened) {
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate, why);
     } else if (!best || opened->release > best->release) {
-      best = std::move(opened);
+      best = opened;
     }
   }
   return best;
@@ -284,7 +284,7 @@ Opened open_nvrtc(const std::string& path, int driver_major, std::span<const std
                   "no usable NVRTC library was found (" + tried + ")", kHowToGetOne);
   }
   open_builtins(*opened);
-  return std::move(*opened);
+  return *opened;
 }
 
 }  // namespace
