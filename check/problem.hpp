@@ -84,9 +84,9 @@ struct OperatorProblems {
   std::unique_ptr<Problem> (*problem)(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
   /// Makes a problem of made-up data from sizes such as {"batch", 4}. The same seed gives the same bytes.
   std::unique_ptr<Problem> (*random)(std::string_view text, const Numbers& sizes, std::uint64_t seed);
-  /// The canonical descriptor for a launch on `inputs` with `numbers`. If `text` does not give the field alignment, the alignment is
-  /// the largest that the operator accepts and that the rows of the tensors have. Null if no field follows from
-  /// tensors. Tensors that do not fit the descriptor change nothing: `problem` refuses them.
+  /// The canonical descriptor for a launch on `inputs` with `numbers`. If `text` does not give the field alignment, the
+  /// alignment is the largest that the operator accepts and that the rows of the tensors have. Null if no field follows
+  /// from tensors. Tensors that do not fit the descriptor change nothing: `problem` refuses them.
   std::string (*fit)(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) = nullptr;
 };
 

@@ -48,9 +48,10 @@ typedef struct cubit_tensor {
  * descriptor. `inputs` and `numbers` may be NULL if their counts are 0. */
 CUBIT_API cubit_status cubit_problem_create(const char* descriptor, const cubit_tensor* inputs, size_t input_count,
                                             const cubit_number* numbers, size_t number_count, cubit_problem** problem);
-/* Returns the canonical text of the descriptor for a problem of these tensors and numbers. The text differs from cubit_descriptor_canonical
- * only if the operator has the field `alignment` and `descriptor` does not give it: the result then has the largest
- * alignment that the operator accepts and that the rows of the tensors have. The data of the tensors is not read. */
+/* Returns the canonical text of the descriptor for a problem of these tensors and numbers. The text differs from
+ * cubit_descriptor_canonical only if the operator has the field `alignment` and `descriptor` does not give it: the
+ * result then has the largest alignment that the operator accepts and that the rows of the tensors have. The data of
+ * the tensors is not read. */
 CUBIT_API cubit_status cubit_problem_fit_descriptor(const char* descriptor, const cubit_tensor* inputs,
                                                     size_t input_count, const cubit_number* numbers,
                                                     size_t number_count, const char** text);

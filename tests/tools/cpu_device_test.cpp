@@ -83,8 +83,8 @@ TEST_F(OnTheCpu, ACacheGoesThroughFilesAndBack) {
   EXPECT_EQ(test::read_file(cache), test::read_file(again));
 }
 
-/// A safetensors file with a cache of int4_rows with one group, one KV head and 8 query heads. Rows are padded to `pitch`
-/// bytes with NaN.
+/// A safetensors file with a cache of int4_rows with one group, one KV head and 8 query heads. Rows are padded to
+/// `pitch` bytes with NaN.
 std::string packed_cache(std::size_t pitch) {
   constexpr int kTokens = 20;
   constexpr std::size_t kRow = 68;
