@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
+#include "ops/gqa_decode/gqa_decode.hpp"
 
 namespace cubit::ops::gqa_decode {
 namespace {
@@ -20,6 +22,18 @@ int registers_of(const kv_cache::CacheFormats& formats) {
   };
   constexpr int kBoth = 4;
   return std::max(count(formats.key), count(formats.value)) + (formats.are_alike() ? 0 : kBoth);
+}
+
+/// Whether a plan sets CommonPlan::recomputes_lanes. The compilers for later architectures keep more of the loop's
+/// invariants than there are registers for, next to many groups of packed rows: with 256 channels in 8 groups they
+/// spilled up to 380 bytes.
+bool recomputes_lanes(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
+  constexpr int kMany = 1024;
+  const auto has_many = [](const kv_cache::RowFormat& format) {
+    return format.kv == KvFormat::int4_rows && format.head_dim * format.groups >= kMany;
+  };
+  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
+  return architecture.capability >= 100 && (has_many(formats.key) || has_many(formats.value));
 }
 
 }  // namespace
@@ -73,13 +87,12 @@ int choose_copy_bytes(const GqaDecode& descriptor) {
   return bytes;
 }
 
-bool recomputes_lanes(const GqaDecode& descriptor, const codegen::Architecture& architecture) {
-  constexpr int kMany = 1024;
-  const auto has_many = [](const kv_cache::RowFormat& format) {
-    return format.kv == KvFormat::int4_rows && format.head_dim * format.groups >= kMany;
-  };
-  const kv_cache::CacheFormats formats = kv_cache::formats_of(descriptor);
-  return architecture.capability >= 100 && (has_many(formats.key) || has_many(formats.value));
+void begin_plan(CommonPlan& plan, const GqaDecode& descriptor, const codegen::Architecture& architecture,
+                PlanReport report) {
+  plan.descriptor = descriptor;
+  plan.pointers = pointer_checks(descriptor);
+  plan.report = std::move(report);
+  plan.recomputes_lanes = recomputes_lanes(descriptor, architecture);
 }
 
 void require_stages(const CommonPlan& plan, const codegen::Architecture& architecture) {

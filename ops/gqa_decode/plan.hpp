@@ -41,6 +41,10 @@ struct CommonPlan {
 /// latency, which is 28 KB for each SM.)
 inline constexpr int kBytesInFlight = 96 * 1024;
 
+/// Sets what follows from the descriptor and the architecture alone. Every family's plan begins with this call.
+void begin_plan(CommonPlan& plan, const GqaDecode& descriptor, const codegen::Architecture& architecture,
+                PlanReport report);
+
 /// Registers that the main loop keeps live, counted over the loop's arrays. A plan chooses blocks per SM so that each
 /// thread is allowed at least this many registers. The compiler may use all registers that it is then allowed.
 /// `copies`: copies of a thread whose source offsets stay in registers.
@@ -55,11 +59,6 @@ void divide_heads(CommonPlan& plan, int tiles_per_warp, int query_groups);
 
 /// The widest vector copy that the caller's alignment and the formats' rows allow.
 int choose_copy_bytes(const GqaDecode& descriptor);
-
-/// Whether a plan sets CommonPlan::recomputes_lanes. The compilers for later architectures keep more of the loop's
-/// invariants than there are registers for, next to many groups of packed rows: with 256 channels in 8 groups they
-/// spilled up to 380 bytes.
-bool recomputes_lanes(const GqaDecode& descriptor, const codegen::Architecture& architecture);
 
 /// Whether rows of keys or of values are int4_rows of 8 groups, which take the most registers.
 bool has_eight_packed_groups(const kv_cache::CacheFormats& formats);

@@ -12,6 +12,14 @@ namespace cubit::ops::w4a16_gemm {
 
 int BlockPlan::block_columns() const { return output_columns(descriptor, descriptor.tile_n); }
 
+BlockPlan begin_block(const W4a16Gemm& descriptor, std::string_view family) {
+  BlockPlan block;
+  block.descriptor = descriptor;
+  block.pointers = pointer_checks(descriptor);
+  block.family = family;
+  return block;
+}
+
 int counters_per_tile(const W4a16Gemm& descriptor, int warps) {
   const int gated = descriptor.is_gated() ? std::max(1, warps / 2) : 0;
   if (descriptor.atomic_splits) return warps + gated;

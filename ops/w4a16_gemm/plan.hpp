@@ -58,6 +58,9 @@ struct BlockPlan {
   std::int64_t resident_blocks(int multiprocessors) const { return std::int64_t{multiprocessors} * blocks_per_sm; }
 };
 
+/// A block plan with what follows from the descriptor and the family's name. Every family's plan begins with this call.
+BlockPlan begin_block(const W4a16Gemm& descriptor, std::string_view family);
+
 /// Counters of a tile where each of `warps` consumer warps adds up its own columns. A gated tile needs one counter for
 /// two warps, because a warp adds up gate columns and their up-projection columns together.
 int counters_per_tile(const W4a16Gemm& descriptor, int warps);

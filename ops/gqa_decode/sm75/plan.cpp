@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/gqa_decode/report.hpp"
 #include "ops/gqa_decode/sm75/sm75.hpp"
 #include "ops/text.hpp"
@@ -61,10 +60,7 @@ std::vector<Decision> decisions_of(const Plan& plan, const codegen::Architecture
 
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture, PlanReport report) {
   Plan plan;
-  plan.descriptor = descriptor;
-  plan.pointers = pointer_checks(descriptor);
-  plan.report = std::move(report);
-  plan.recomputes_lanes = recomputes_lanes(descriptor, architecture);
+  begin_plan(plan, descriptor, architecture, std::move(report));
   const int tiles = (plan.heads() + 7) / 8;
   divide_heads(plan, count_head_tiles(descriptor, tiles, kMostRegistersOfTiles), 1);
   plan.copy_bytes = choose_copy_bytes(descriptor);

@@ -135,10 +135,7 @@ int Plan::partials_at_once() const {
 
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture, PlanReport report) {
   Plan plan;
-  plan.descriptor = descriptor;
-  plan.pointers = pointer_checks(descriptor);
-  plan.report = std::move(report);
-  plan.recomputes_lanes = recomputes_lanes(descriptor, architecture);
+  begin_plan(plan, descriptor, architecture, std::move(report));
   choose_head_groups(plan);
   plan.copy_bytes = choose_copy_bytes(descriptor);
   choose_layouts(plan, kCopies);

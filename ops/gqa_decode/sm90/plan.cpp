@@ -226,10 +226,7 @@ int Plan::barriers_at(int stage_count) const { return (results_at(stage_count) +
 
 Plan make_plan(const GqaDecode& descriptor, const codegen::Architecture& architecture, PlanReport report) {
   Plan plan;
-  plan.descriptor = descriptor;
-  plan.pointers = pointer_checks(descriptor);
-  plan.report = std::move(report);
-  plan.recomputes_lanes = recomputes_lanes(descriptor, architecture);
+  begin_plan(plan, descriptor, architecture, std::move(report));
   choose_head_groups(plan, architecture);
   choose_stages(plan, architecture);
   require_stages(plan, architecture);

@@ -41,9 +41,7 @@ void choose_blocks(mma_sync::Kernel& kernel, const codegen::Architecture& archit
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
   mma_sync::Kernel& kernel = plan.kernel;
-  kernel.block.descriptor = descriptor;
-  kernel.block.pointers = pointer_checks(descriptor);
-  kernel.block.family = "sm75";
+  kernel.block = begin_block(descriptor, "sm75");
   kernel.copies = &kCopies;
   mma_sync::choose_tiles(kernel, allows_two_strips(descriptor));
   plan.held_registers = count_held_registers(descriptor, kernel.strips_per_warp);

@@ -65,9 +65,7 @@ void choose_partitions(BlockPlan& block, const codegen::Architecture& architectu
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   Plan plan;
   mma_sync::Kernel& kernel = plan.kernel;
-  kernel.block.descriptor = descriptor;
-  kernel.block.pointers = pointer_checks(descriptor);
-  kernel.block.family = "sm80";
+  kernel.block = begin_block(descriptor, "sm80");
   kernel.copies = &kCopies;
   mma_sync::choose_tiles(kernel, descriptor.tile_m <= 32);
   plan.merged_tiles = std::min(most_merged_tiles(descriptor), kernel.strips_per_warp * descriptor.tile_m / 8);

@@ -63,10 +63,7 @@ NarrowTimes times_of(const W4a16Gemm& descriptor) {
 }
 
 BlockPlan make_block(const W4a16Gemm& descriptor) {
-  BlockPlan block;
-  block.descriptor = descriptor;
-  block.pointers = pointer_checks(descriptor);
-  block.family = "sm90";
+  BlockPlan block = begin_block(descriptor, "sm90");
   block.warps = 1;
   block.k_partitions = kPartitions;
   block.threads = 32 * (kPartitions + Producers::kWarpgroup);

@@ -32,10 +32,7 @@ WideTimes times_of(const W4a16Gemm& descriptor) {
 }
 
 BlockPlan make_block(const W4a16Gemm& descriptor) {
-  BlockPlan block;
-  block.descriptor = descriptor;
-  block.pointers = pointer_checks(descriptor);
-  block.family = "sm90";
+  BlockPlan block = begin_block(descriptor, "sm90");
   block.warps = gemm_lanes::kStrips;
   block.threads = 32 * (block.warps + Producers::kWarpgroup);
   block.blocks_per_sm = 1;
