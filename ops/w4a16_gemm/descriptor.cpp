@@ -27,7 +27,7 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
                                       &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
       number_field<Descriptor>(
-          {"tile_m", "8, 16, 32, 64", "16", "rows of activations that a block computes; any number of rows is right"},
+          {"tile_m", "8, 16, 32, 64, 128, 192, 256", "16", "rows of activations that a block computes; any number of rows is right"},
           &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
       number_field<Descriptor>(
           {"tile_n", "256, 224, 160, 128, 96, 64, 32", "256",
@@ -150,6 +150,8 @@ bool is_served(const W4a16Gemm& descriptor) {
 }
 
 bool is_narrow(const W4a16Gemm& descriptor) { return descriptor.tile_n < gemm_lanes::kBlockColumns; }
+
+bool has_many_rows(const W4a16Gemm& descriptor) { return descriptor.tile_m > 64; }
 
 bool has_words_by_n(const W4a16Gemm& descriptor) { return descriptor.format == W4Format::awq; }
 

@@ -1,14 +1,21 @@
 // The list of the operator's kernel families. To add a family, add its folder and its line here.
 #include "ops/w4a16_gemm/families.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 namespace cubit::ops::w4a16_gemm {
 
+BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor) {
+  return {fmt::format("its tiles have at most 64 rows, not {}", descriptor.tile_m),
+          "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out"};
+}
+
 const FamilyList<GemmFamily>& families() {
-  static const std::array kAll = {&sm80::family(), &sm90::family(), &sm75::family()};
+  static const std::array kAll = {&sm80::family(), &sm90::family(), &sm90_persistent::family(), &sm75::family()};
   static const FamilyList<GemmFamily> kList = {
-      "w4a16_gemm", "sm_80 and later, tile_n=96 to 224 on sm_90a; sm_75 with element=fp16 and without tile_n", kAll};
+      "w4a16_gemm", "sm_80 and later, tile_n=96 to 224 and tile_m=128 to 256 on sm_90a; sm_75 with element=fp16 and without tile_n", kAll};
   return kList;
 }
 

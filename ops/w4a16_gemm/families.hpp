@@ -18,6 +18,9 @@ class GemmFamily : public KernelFamily<W4a16Gemm> {
   virtual bool is_modelled() const { return true; }
 };
 
+/// Why a family whose tiles have at most 64 rows does not serve a descriptor with more.
+BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor);
+
 /// All families, in the order in which the operator tries them.
 const FamilyList<GemmFamily>& families();
 
@@ -31,6 +34,9 @@ namespace sm80 {
 const GemmFamily& family();
 }
 namespace sm90 {
+const GemmFamily& family();
+}
+namespace sm90_persistent {
 const GemmFamily& family();
 }
 

@@ -57,7 +57,7 @@ double stream_k_loop_stages(const BlockPlan& block, std::int64_t tiles, int stag
 int stream_k_slices(std::int64_t tiles, int stages, int blocks) { return most_slices(stages, tiles * stages / blocks); }
 
 double stage_megabytes(const BlockPlan& block) {
-  return 1e-6 * gemm_lanes::kStageK * block.descriptor.tile_n * block.descriptor.bits / 8;
+  return 1e-6 * block.stage_k * block.descriptor.tile_n * block.descriptor.bits / 8;
 }
 
 /// The time in which the memory delivers the launch's words.
@@ -65,7 +65,9 @@ double time_of_words(const BlockPlan& block, const Schedule& schedule, std::int6
   constexpr double kH200 = 4.2;       // megabytes per microsecond
   constexpr double kReached = 0.855;  // share of the rate that the memory's clock and width give
   const double rate = 1e-12 * kReached * static_cast<double>(memory_bytes_per_second);
-  const double megabytes = static_cast<double>(schedule.column_tiles * schedule.stages) * stage_megabytes(block);
+  const int tile_parts = block.is_persistent ? schedule.splits : 1;  // a tile of a divided k has half of the columns
+  const double megabytes =
+      static_cast<double>(schedule.column_tiles * schedule.stages) * stage_megabytes(block) / tile_parts;
   return megabytes / (rate > 0 ? std::min(rate, kH200) : kH200);
 }
 
@@ -108,6 +110,22 @@ double time_of_narrow_blocks(const BlockPlan& block, const Schedule& schedule, c
   return std::max(products, kLaunchOfWords + time_of_words(block, schedule, memory_bytes_per_second)) + merge;
 }
 
+/// Clusters compute one tile after another. Where a cluster divides k, it has one tile, and stores half of it with each
+/// block.
+double time_of_clusters(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device,
+                        std::int64_t memory_bytes_per_second) {
+  constexpr double kLaunch = 3.0;  // microseconds, including the first stages and the last tile's end
+  const auto& times = std::get<PersistentTimes>(block.times);
+  const std::int64_t resident = block.resident_clusters(device.multiprocessors);
+  const std::int64_t rounds = (schedule.tiles() + resident - 1) / resident;
+  const bool splits = schedule.splits > 1;
+  const double tile = splits ? block.first_slice(schedule.stages) * times.slab + times.exchange + times.epilogue / 2
+                             : schedule.stages * times.slab + times.epilogue;
+  const double products = kLaunch + static_cast<double>(rounds) * tile;
+  if (memory_bytes_per_second == 0) return products;
+  return std::max(products, kLaunch + time_of_words(block, schedule, memory_bytes_per_second));
+}
+
 }  // namespace
 
 runtime::DeviceFacts h200() {
@@ -132,6 +150,7 @@ double modelled_stream_k_stages(const BlockPlan& block, std::int64_t tiles, int 
 
 double modelled_microseconds(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device,
                              std::int64_t memory_bytes_per_second) {
+  if (block.is_persistent) return time_of_clusters(block, schedule, device, memory_bytes_per_second);
   return std::holds_alternative<NarrowTimes>(block.times)
              ? time_of_narrow_blocks(block, schedule, device, memory_bytes_per_second)
              : time_of_wide_blocks(block, schedule, device, memory_bytes_per_second);

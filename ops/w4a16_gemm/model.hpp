@@ -33,7 +33,14 @@ struct NarrowTimes {
   double merge_slice = 0;  ///< more for each slice
 };
 
-using Times = std::variant<WideTimes, NarrowTimes>;
+/// Times of the blocks of a persistent cluster, in microseconds.
+struct PersistentTimes {
+  double slab = 0;      ///< one pipeline stage of 64 k's, of which a cluster has 256 columns
+  double epilogue = 0;  ///< storing a tile
+  double exchange = 0;  ///< adding up the two slices of a tile within a cluster
+};
+
+using Times = std::variant<WideTimes, NarrowTimes, PersistentTimes>;
 
 /// The time of a launch of blocks of 256 columns, each tile's k in `splits` slices, in stages of one block.
 double modelled_stages(const BlockPlan& block, std::int64_t tiles, int stages, int splits,

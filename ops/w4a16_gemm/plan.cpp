@@ -20,6 +20,11 @@ BlockPlan begin_block(const W4a16Gemm& descriptor, std::string_view family) {
   return block;
 }
 
+int BlockPlan::first_slice(int k_stages) const {
+  const int unit = std::max(1, descriptor.group_size / stage_k);
+  return (k_stages + 2 * unit - 1) / (2 * unit) * unit;
+}
+
 int counters_per_tile(const W4a16Gemm& descriptor, int warps) {
   const int gated = descriptor.is_gated() ? std::max(1, warps / 2) : 0;
   if (descriptor.atomic_splits) return warps + gated;

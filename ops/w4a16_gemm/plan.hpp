@@ -50,12 +50,20 @@ struct BlockPlan {
   std::int64_t merge_counters = kWorkspaceCounters;  ///< workspace counters that all tiles together may use
   bool splits_k = true;                              ///< several blocks can share the k of one tile
   bool has_clusters = false;  ///< 2-CTA clusters can add up two split-K slices in distributed shared memory
+  /// Launches consist of 2-CTA clusters that compute tiles until none is left. The two blocks of a cluster have half of
+  /// the tile's columns each; or, with split-K, the same columns and half of k each.
+  bool is_persistent = false;
+  int stage_k = gemm_lanes::kStageK;  ///< values along k of a pipeline stage
   StageTiles tiles;
   Times times;  ///< constants of the performance model
 
   int block_columns() const;  ///< columns of the output that a block computes
   int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns
   std::int64_t resident_blocks(int multiprocessors) const { return std::int64_t{multiprocessors} * blocks_per_sm; }
+  std::int64_t resident_clusters(int multiprocessors) const { return resident_blocks(multiprocessors) / 2; }
+  /// Stages of the first slice where the two blocks of a persistent cluster divide `k_stages` stages. A slice begins with
+  /// a whole group. The second slice has the other stages, and none if a slice would have no stage.
+  int first_slice(int k_stages) const;
 };
 
 /// A block plan with what follows from the descriptor and the family's name. Every family's plan begins with this call.

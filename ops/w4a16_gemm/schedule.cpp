@@ -163,6 +163,35 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
   check_decomposition(block.descriptor, arguments.decomposition);
 }
 
+void check_arguments_of_clusters(const BlockPlan& block, const Arguments& arguments) {
+  const auto refuse = [&](std::string subject, const char* accepted) {
+    throw Failure(Status::invalid_argument, fmt::format("{} of {}", subject, block.descriptor.text()),
+                  fmt::format("in family {} the two blocks of a cluster compute two tiles, or two slices of one tile",
+                              block.family),
+                  accepted);
+  };
+  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) refuse("decomposition = 3", "accepted: 0, 1 or 2");
+  if (arguments.splits > 2) refuse(fmt::format("splits = {}", arguments.splits), "accepted: 0, 1 or 2");
+}
+
+/// The two blocks of a cluster either have neighbouring columns, or the same columns and half of k each. A row's bits
+/// depend on that choice, so that a batch-invariant launch divides k only where its caller says so.
+Schedule choose_cluster_schedule(const BlockPlan& block, const Arguments& arguments, const Schedule& parallel,
+                                 const runtime::DeviceFacts& device) {
+  check_arguments_of_clusters(block, arguments);
+  const int slice = block.first_slice(parallel.stages);
+  const bool is_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || arguments.splits == 1 ||
+                           (block.descriptor.batch_invariant && arguments.splits == 0);
+  if (is_parallel || slice >= parallel.stages) return parallel;
+  Schedule split = parallel;
+  const int columns = block.block_columns() / 2;
+  split.splits = 2;
+  split.clustered = true;
+  split.column_tiles = (output_columns(block.descriptor, arguments.n) + columns - 1) / columns;
+  const bool is_faster = modelled_microseconds(block, split, device) < modelled_microseconds(block, parallel, device);
+  return arguments.splits == 2 || is_faster ? split : parallel;
+}
+
 /// One slice per tile.
 Schedule data_parallel(const BlockPlan& block, const Arguments& arguments) {
   const W4a16Gemm& descriptor = block.descriptor;
@@ -170,7 +199,7 @@ Schedule data_parallel(const BlockPlan& block, const Arguments& arguments) {
   const int columns = output_columns(descriptor, arguments.n);
   schedule.row_tiles = (std::int64_t{arguments.m} + descriptor.tile_m - 1) / descriptor.tile_m;
   schedule.column_tiles = (columns + block.block_columns() - 1) / block.block_columns();
-  schedule.stages = (arguments.k + gemm_lanes::kStageK - 1) / gemm_lanes::kStageK;
+  schedule.stages = (arguments.k + block.stage_k - 1) / block.stage_k;
   return schedule;
 }
 
@@ -212,6 +241,7 @@ void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
 Schedule choose_schedule(const BlockPlan& block, const Arguments& arguments, const runtime::DeviceFacts& device) {
   check_arguments(block, arguments);
   Schedule schedule = data_parallel(block, arguments);
+  if (block.is_persistent) return choose_cluster_schedule(block, arguments, schedule, device);
   const bool is_data_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || !block.splits_k;
   if (schedule.row_tiles == 0 || is_data_parallel) return schedule;
   if (block.descriptor.batch_invariant) {

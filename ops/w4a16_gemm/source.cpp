@@ -7,7 +7,6 @@
 #include "templates/embedded.hpp"
 
 namespace cubit::ops::w4a16_gemm {
-namespace {
 
 std::string_view function_type(GemmFunction function) {
   switch (function) {
@@ -25,6 +24,12 @@ std::string_view function_type(GemmFunction function) {
   }
   return "cubit::Silu";
 }
+
+std::string_view element_type(Element element) {
+  return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half";
+}
+
+namespace {
 
 void add_epilogue(codegen::PlanHeader& header, const W4a16Gemm& descriptor) {
   header.include("gemm/epilogue.cuh")
@@ -61,7 +66,7 @@ codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architec
       .constant("kStageBytes", offsets.stage_bytes)
       .layout("word_stage", block.tiles.words)
       .layout("activation_stage", block.tiles.activations)
-      .alias("Element", descriptor.element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half");
+      .alias("Element", element_type(descriptor.element));
   add_epilogue(header, descriptor);
   return header;
 }
@@ -77,9 +82,10 @@ void add_split_k(codegen::PlanHeader& header, const Role& role) {
 }
 
 codegen::KernelSource assemble_source(const BlockPlan& block, std::string_view template_name,
-                                      const codegen::PlanHeader& header, const codegen::Architecture& architecture) {
+                                      const codegen::PlanHeader& header, const codegen::Architecture& architecture,
+                                      std::string entry_point) {
   return codegen::assemble(
-      block.descriptor.text(), templates::find(template_name), header.text(), architecture, "w4a16_gemm",
+      block.descriptor.text(), templates::find(template_name), header.text(), architecture, std::move(entry_point),
       {.threads = block.threads,
        .dynamic_shared_memory = block.shared_memory,
        .cluster_blocks = block.has_clusters ? 2 : 1,

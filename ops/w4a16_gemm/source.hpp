@@ -24,6 +24,10 @@ struct StageOffsets {
   int stage_bytes = 0;
 };
 
+/// Types of the templates: an activation function, and the activations' type.
+std::string_view function_type(GemmFunction function);
+std::string_view element_type(Element element);
+
 /// How blocks find their work and add up split-K slices: in order, by atomics, or in a fixed order.
 Role split_k_role(const W4a16Gemm& descriptor);
 
@@ -40,6 +44,7 @@ void add_split_k(codegen::PlanHeader& header, const Role& role);
 
 /// Template, plan header and launch facts.
 codegen::KernelSource assemble_source(const BlockPlan& block, std::string_view template_name,
-                                      const codegen::PlanHeader& header, const codegen::Architecture& architecture);
+                                      const codegen::PlanHeader& header, const codegen::Architecture& architecture,
+                                      std::string entry_point = "w4a16_gemm");
 
 }  // namespace cubit::ops::w4a16_gemm

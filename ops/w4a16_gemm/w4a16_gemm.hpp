@@ -32,13 +32,14 @@ W4a16Gemm parse(std::string_view text);
 /// Checks the rules between fields of a descriptor that somebody wrote as `text`. Throws as parse does.
 void check_rules(const W4a16Gemm& descriptor, std::string_view text);
 
-inline constexpr std::array kTileRows = {8, 16, 32, 64};
+inline constexpr std::array kTileRows = {8, 16, 32, 64, 128, 192, 256};
 inline constexpr std::array kTileColumns = {256, 224, 160, 128, 96, 64, 32};
 
 /// Whether some kernel family serves the descriptor on some architecture: check_rules() throws nothing.
 bool is_served(const W4a16Gemm& descriptor);
 
 bool is_narrow(const W4a16Gemm& descriptor);        ///< blocks have fewer than 256 columns
+bool has_many_rows(const W4a16Gemm& descriptor);    ///< tiles have more than 64 rows, as family sm90_persistent alone
 bool has_words_by_n(const W4a16Gemm& descriptor);   ///< a word of qweight holds 8 neighbouring n's, not k's: awq
 bool stages_scales(const W4a16Gemm& descriptor);    ///< scales and zeros are copied with the words of their k's
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset

@@ -1,7 +1,7 @@
 // Hopper (sm_90) building blocks: TMA box copies, mbarriers and register reallocation between warpgroups.
 //
 // A TMA box copy moves a box of a tensor from global to shared memory and completes on an mbarrier, whose transaction
-// count says when all bytes have arrived.
+// count says when all bytes have arrived. A box copy in the other direction belongs to a group of stores.
 //
 // PTX ISA: "cp.async.bulk.tensor", "mbarrier", "Asynchronous proxy", "setmaxnreg".
 #pragma once
@@ -138,6 +138,34 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x
       "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
+
+/// Starts the same two-dimensional box copy into all blocks of the cluster whose bit of `blocks` is set. In each of
+/// these blocks the box lands at `dst` and completes on the mbarrier at `barrier`.
+__device__ __forceinline__ void copy_box_to_blocks(uint32 dst, const TensorMap& map, int x, int y, uint32 barrier,
+                                                   uint16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(dst),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+/// Starts a box copy from shared memory to a two-dimensional tensor. Elements outside the tensor are not written. The
+/// copy belongs to this thread's current group of stores.
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, uint32 src) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(x),
+               "r"(y), "r"(src)
+               : "memory");
+}
+/// Closes this thread's current group of stores.
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Waits until at most kPending of this thread's newest groups of stores still read shared memory.
+template <int kPending>
+__device__ __forceinline__ void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+/// Waits until this thread's stores are complete.
+__device__ __forceinline__ void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 /// Orders this thread's earlier accesses to shared memory before bulk copies that are issued after the fence.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

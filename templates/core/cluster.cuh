@@ -1,6 +1,7 @@
 // Thread block clusters: cluster-wide barriers and access to another block's shared memory.
 //
-// PTX ISA: "barrier.cluster", "mapa", "st.async", "mbarrier.try_wait", "%cluster_ctarank", "%cluster_nctarank".
+// PTX ISA: "barrier.cluster", "mapa", "st.async", "cp.async.bulk", "mbarrier.arrive", "mbarrier.try_wait",
+// "%cluster_ctarank", "%cluster_nctarank".
 #pragma once
 
 #include "core/types.cuh"
@@ -47,6 +48,22 @@ __device__ __forceinline__ void send(uint32 address, float4 value, uint32 barrie
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(address),
                "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier)
                : "memory");
+}
+
+/// Starts a copy of `bytes` bytes of this block's shared memory to a mapped address (address_in_block). The copy
+/// completes on `barrier`, a second mapped address in the same block.
+__device__ __forceinline__ void copy_to_block(uint32 address, uint32 src, uint32 bytes, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address),
+      "r"(src), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// Makes one arrival at a mapped mbarrier (address_in_block) that only says: this thread's warp reads a stage no more.
+/// The arrival has the default scope, a block, because it publishes no write. A release at cluster scope would be a
+/// device-wide fence per stage, which makes a GEMM a third slower.
+__device__ __forceinline__ void release_in_block(uint32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /// Makes one arrival at a mapped mbarrier (address_in_block). The arrival releases this thread's reads and writes, and

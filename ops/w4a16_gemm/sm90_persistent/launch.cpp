@@ -1,0 +1,145 @@
+// Launches: the choice of the cluster's use, tensor maps and parameters. A launch has no workspace.
+#include "ops/w4a16_gemm/launch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/argument_checks.hpp"
+#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/kernels/persistent_gemm_arguments.h"
+
+namespace cubit::ops::w4a16_gemm::sm90_persistent {
+namespace {
+
+using Arguments = cubit_w4a16_gemm_arguments;
+
+constexpr std::size_t kFirstMap = (sizeof(PersistentGemmArguments) + 63) / 64 * 64;
+
+runtime::TensorMap matrix(const void* base, int element_bytes, std::int64_t columns, std::int64_t rows,
+                          std::int64_t row_bytes, int box_columns, int box_rows) {
+  runtime::TensorMap map;
+  map.base = reinterpret_cast<std::uintptr_t>(base);
+  map.element_bytes = element_bytes;
+  map.rank = 2;
+  map.sizes = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows)};
+  map.strides = {static_cast<std::uint64_t>(row_bytes)};
+  map.box = {static_cast<std::uint32_t>(box_columns), static_cast<std::uint32_t>(box_rows)};
+  return map;
+}
+
+runtime::TensorMap swizzled(runtime::TensorMap map) {
+  map.swizzle = static_cast<runtime::TensorSwizzle>(map.row_bytes());
+  return map;
+}
+
+/// Words are a matrix [k / 8][n], and words by n a matrix [k][n / 8].
+runtime::TensorMap map_of_words(const Plan& plan, const Arguments& arguments) {
+  const codegen::TileLayout& words = plan.block.tiles.words;
+  const int box_columns = words.part_bytes / 4;
+  if (!has_words_by_n(plan.block.descriptor))
+    return matrix(arguments.qweight, 4, arguments.n, arguments.k / 8, std::int64_t{4} * arguments.n, box_columns,
+                  words.rows);
+  return swizzled(
+      matrix(arguments.qweight, 4, arguments.n / 8, arguments.k, arguments.n / 2, box_columns, words.rows));
+}
+
+/// A matrix of one row has no stride, but a tensor map needs one.
+std::int64_t row_bytes(std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return rows == 1 ? (2 * columns + 15) / 16 * 16 : 2 * stride;
+}
+
+runtime::TensorMap map_of_activations(const Plan& plan, const Arguments& arguments) {
+  return swizzled(matrix(arguments.activations, 2, arguments.k, arguments.m,
+                         row_bytes(arguments.m, arguments.k, arguments.activation_stride), persistent_lanes::kSlabK,
+                         plan.block.descriptor.tile_m / kClusterBlocks));
+}
+
+runtime::TensorMap map_of_output(const Plan& plan, const Arguments& arguments) {
+  const int outputs = output_columns(plan.block.descriptor, arguments.n);
+  return swizzled(matrix(arguments.output, 2, outputs, arguments.m,
+                         row_bytes(arguments.m, outputs, arguments.output_stride), plan.staging.row_bytes / 2,
+                         plan.store_rows));
+}
+
+/// Of the tiles that all clusters compute at the same time, these many lie along the rows: then they read the fewest
+/// bytes of weights and activations together.
+int tile_group(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
+  const W4a16Gemm& descriptor = block.descriptor;
+  const double weight_bytes = descriptor.tile_n * descriptor.bits / 8.0 / schedule.splits;
+  const double ratio = weight_bytes / (2.0 * descriptor.tile_m);
+  const auto clusters = static_cast<double>(block.resident_clusters(device.multiprocessors));
+  const auto group = static_cast<std::int64_t>(std::lround(std::sqrt(clusters * ratio)));
+  return static_cast<int>(std::clamp<std::int64_t>(group, 1, schedule.row_tiles));
+}
+
+PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLaunch& launch,
+                                      const runtime::DeviceFacts& device) {
+  const Arguments& arguments = launch.arguments;
+  const Schedule& schedule = launch.schedule;
+  PersistentGemmArguments result{};
+  result.scales = arguments.scales;
+  result.qzeros = arguments.qzeros;
+  result.bias = arguments.bias;
+  result.residual = arguments.residual;
+  result.residual_stride = 2 * arguments.residual_stride;
+  result.m = arguments.m;
+  result.n = arguments.n;
+  result.groups = groups_of(block.descriptor, arguments.k);
+  result.slabs = schedule.stages;
+  result.token_tiles = static_cast<int>(schedule.row_tiles);
+  result.feature_tiles = static_cast<int>(schedule.column_tiles);
+  result.tile_group = tile_group(block, schedule, device);
+  result.split_slabs = schedule.splits > 1 ? block.first_slice(schedule.stages) : 0;
+  return result;
+}
+
+runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
+  const std::int64_t clusters =
+      schedule.splits > 1 ? schedule.tiles() : std::min(schedule.tiles(), block.resident_clusters(device.multiprocessors));
+  runtime::LaunchShape shape;
+  shape.grid = {static_cast<unsigned>(kClusterBlocks * clusters), 1, 1};
+  shape.cluster_blocks = kClusterBlocks;
+  shape.threads = static_cast<unsigned>(block.threads);
+  shape.dynamic_shared_memory = static_cast<unsigned>(block.shared_memory);
+  return shape;
+}
+
+void check_arguments(const BlockPlan& block, const Arguments& arguments) {
+  check_tensors(block, arguments);
+  require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+                   "family sm90_persistent reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on "
+                   "(any stride: tile_m=64 and family=sm80)",
+                   arguments.activation_stride);
+}
+
+}  // namespace
+
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
+  schedule_launch(plan.block, public_arguments, device);  // for its checks
+  return 0;
+}
+
+Launch encode_launch(const Plan& plan, const void* public_arguments, void*, std::size_t,
+                     const runtime::DeviceFacts& device) {
+  const BlockPlan& block = plan.block;
+  const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
+  if (scheduled.is_empty()) return empty_launch();
+  check_arguments(block, scheduled.arguments);
+  const PersistentGemmArguments parameters = parameters_of(block, scheduled, device);
+  Launch launch;
+  launch.shape = shape_of(block, scheduled.schedule, device);
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  const runtime::TensorMap maps[] = {map_of_words(plan, scheduled.arguments),
+                                     map_of_activations(plan, scheduled.arguments),
+                                     map_of_output(plan, scheduled.arguments)};
+  launch.parameter_bytes = kFirstMap;
+  for (const runtime::TensorMap& map : maps) {
+    launch.maps.add(launch.parameter_bytes, map);
+    launch.parameter_bytes += sizeof(runtime::EncodedTensorMap);
+  }
+  return launch;
+}
+
+}  // namespace cubit::ops::w4a16_gemm::sm90_persistent

@@ -1,0 +1,127 @@
+// What `explain` says about a plan of family sm90_persistent.
+#include "ops/w4a16_gemm/report.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+
+namespace cubit::ops::w4a16_gemm::sm90_persistent {
+namespace {
+
+Decision tile_decision(const W4a16Gemm& descriptor) {
+  return {"tile", fmt::format("{} columns x {} rows for a cluster of two blocks", descriptor.tile_n, descriptor.tile_m),
+          "weights are the A operand of wgmma, from registers, 64 columns per consumer warpgroup; all rows are the B "
+          "operand, in shared memory, where the copy has put them"};
+}
+
+Decision operands_of(const W4a16Gemm& descriptor) {
+  if (descriptor.element == Element::fp16) {
+    return {"operands", "fp16, (nibble less zero) times scale",
+            "or-ed into the bits of 1024 the nibble is added to 1024; one packed instruction removes 1024 and the zero "
+            "exactly, and the product with the scale is rounded once, so that groups need no accumulators of their "
+            "own; a weight beyond 65504 becomes infinite"};
+  }
+  return {"operands", "bf16, (nibble less zero) times scale",
+          "or-ed into the bits of 128 the nibble is added to 128; one packed instruction removes 128 and the zero "
+          "exactly; the scale is the sum of two bf16 values, so that the product is rounded once"};
+}
+
+Decision zeros_of(const W4a16Gemm& descriptor) {
+  return {"zeros", fmt::format("{}{}", stores_zeros(descriptor) ? "stored + " : "", zero_offset(descriptor)),
+          "read with the scales by the lanes that need them, at least one stage ahead"};
+}
+
+Decision word_order(const W4a16Gemm& descriptor) {
+  if (has_words_by_n(descriptor)) {
+    return {"word order", "ldmatrix.trans puts two k's of four columns side by side",
+            "a nibble of each half is then a pair along k; lanes exchange outputs, so that each stores neighbouring "
+            "columns"};
+  }
+  return {"word order", "activations in natural order; a lane has one byte of each word",
+          "a byte is a pair along k, as the A operand needs it, so that nobody reorders activations"};
+}
+
+Decision warp_decision() {
+  return {"warps", fmt::format("{} consumer warps, 1 producer warp", persistent_lanes::kConsumerWarps),
+          fmt::format("a consumer warp starts the products of a stage and dequantises the next stage meanwhile; the "
+                      "producer's warpgroup gives registers to the consumers: {} per thread of a consumer, and {} of "
+                      "a producer",
+                      kConsumerRegisters, kProducerRegisters)};
+}
+
+Decision cluster_decision(const W4a16Gemm& descriptor) {
+  return {"cluster", "two blocks",
+          descriptor.batch_invariant
+              ? "they have neighbouring columns and share the activations by multicast; a launch divides k only if it "
+                "asks for splits=2, because a row's bits depend on that"
+              : "a launch chooses, from m, n, k and the device alone: the blocks have neighbouring columns and share "
+                "the activations by multicast, or, with few tiles, they have the same columns and half of k each, and "
+                "exchange sums by bulk copies"};
+}
+
+Decision schedule_decision() {
+  return {"schedule", "persistent, tiles in grouped order",
+          "as many clusters as fit the device take tiles until none is left, and the copies for the next tile start "
+          "while the current tile is stored; clusters at work at the same time share weights and activations in the "
+          "L2"};
+}
+
+Decision epilogue_decision(const Plan& plan) {
+  return {"epilogue", fmt::format("staging tiles of {} rows, two per consumer warpgroup", plan.store_rows),
+          "TMA stores write them and leave out what lies outside the output"};
+}
+
+void add_memory_map(PlanReport& report, const Plan& plan) {
+  const int stages = plan.block.stages;
+  for (int i = 0; i < stages; ++i) {
+    const int base = i * plan.stage_bytes();
+    add_region(report, fmt::format("stage {}: activations", i), base, plan.activation_bytes());
+    add_region(report, fmt::format("stage {}: words", i), base + plan.activation_bytes(),
+               plan.block.tiles.words.size());
+  }
+  for (int i = 0; i < 2 * kWarpgroups; ++i)
+    add_region(report, fmt::format("staging tile {} of warpgroup {}", i % 2, i / 2),
+               plan.staging_at(stages) + i * plan.staging.size(), plan.staging.size());
+  add_region(report, "barriers", plan.barriers_at(stages), plan.shared_memory(stages) - plan.barriers_at(stages));
+  constexpr const char* kUses[] = {"given", "received"};
+  for (int i = 0; i < 2 * kWarpgroups; ++i) {
+    report.memory.push_back({"exchange", "block", fmt::format("sums {} by warpgroup {}", kUses[i / 2], i % 2),
+                             i * plan.exchange.size(), plan.exchange.size()});
+  }
+}
+
+}  // namespace
+
+void write_report(Plan& plan) {
+  PlanReport& report = plan.report;
+  const BlockPlan& block = plan.block;
+  const W4a16Gemm& descriptor = block.descriptor;
+  add_tile(report, {"words of a stage", block.tiles.words, word_accesses(descriptor)});
+  add_tile(report, {"activations of a stage", block.tiles.activations, {}});
+  add_tile(report, {"outputs of a warpgroup", plan.staging, staging_accesses(plan)});
+  add_tile(report, {"sums of a warpgroup", plan.exchange, exchange_accesses(plan)});
+  add_memory_map(report, plan);
+  const auto layouts = layout_decisions(block.tiles, "as TMA box copies write the tensor and wgmma reads it");
+  report.decisions = {tile_decision(descriptor),
+                      tile_m_decision(descriptor),
+                      operands_of(descriptor),
+                      zeros_of(descriptor),
+                      word_order(descriptor),
+                      warp_decision(),
+                      {"copy of words", "TMA box copies", "they take no instructions of the consumer warps"},
+                      layouts[0],
+                      layouts[1],
+                      {"stages", std::to_string(block.stages),
+                       fmt::format("of {} bytes: as many as shared memory holds, and no more than latency needs",
+                                   plan.stage_bytes())},
+                      {"blocks_per_sm", "1",
+                       fmt::format("the block takes {} bytes of shared memory", block.shared_memory)},
+                      cluster_decision(descriptor),
+                      schedule_decision(),
+                      epilogue_decision(plan)};
+  add_fragments(report, {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"});
+  if (has_words_by_n(descriptor)) add_fragments(report, {"ldmatrix.x4.trans"});
+}
+
+}  // namespace cubit::ops::w4a16_gemm::sm90_persistent

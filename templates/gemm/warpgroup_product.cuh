@@ -1,0 +1,31 @@
+// Accumulator and MMA role of the persistent GEMM: which wgmma instruction multiplies, and what its accumulators are.
+//
+// Interface: Sums, the accumulators of a thread, value(sums, tokens, i), start(sums, a, b, accumulate) for one step
+// along k, and settle(sums) after the wait for the products. Accumulator i of a block of 8 tokens belongs to row g (i =
+// 0, 1) or g + 8 (i = 2, 3) of the warp's 16 features, and to token 2 q (i = 0, 2) or 2 q + 1 (i = 1, 3), in lane 4 g +
+// q.
+//
+// PTX ISA: "wgmma.mma_async", register fragments of m64nNk16.
+#pragma once
+
+#include "core/types.cuh"
+#include "core/wgmma.cuh"
+
+namespace cubit {
+
+/// Products of 16-bit operands, accumulated in fp32.
+template <class Element, int kTokens>
+struct Float32Product {
+  using Sum = float;
+  struct Sums {
+    float of[kTokens / 8][4];  ///< per block of 8 tokens
+  };
+
+  template <class Operand>
+  static __device__ __forceinline__ void start(Sums& sums, const Operand& a, uint64 b, uint32 accumulate) {
+    start_product<Element>(sums.of, a, b, accumulate);
+  }
+  static __device__ __forceinline__ void settle(Sums& sums) { settle_sums(sums.of); }
+};
+
+}  // namespace cubit

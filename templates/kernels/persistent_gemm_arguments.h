@@ -1,0 +1,25 @@
+// Argument of the persistent GEMM kernel, shared by host and device. Strides are in bytes. Tensor maps follow the
+// argument: see sm90_persistent_gemm.cuh.
+#pragma once
+
+namespace cubit {
+
+struct PersistentGemmArguments {
+  const void* scales;    // [groups][n] fp16; weight formats with groups
+  const void* qzeros;    // [groups][n / 8] words; not read if zeros are not stored
+  const void* bias;      // [n]; read only if the epilogue has a bias
+  const void* residual;  // [m][outputs]; read only if the epilogue has a residual
+  long long residual_stride;
+  int m;  // tokens
+  int n;  // columns of the weights
+  int groups;
+  int slabs;          // pipeline stages of all of k; the last one may be a tail
+  int token_tiles;    // tiles along tokens
+  int feature_tiles;  // tiles along features, of one cluster each
+  int tile_group;     // token tiles that neighbouring clusters share columns of weights with: see grouped_tiles.cuh
+  // Nonzero: the two blocks of a cluster compute one tile of 128 features and divide k: the first block has this many
+  // slabs. Zero: the two blocks compute neighbouring tiles and share the activations.
+  int split_slabs;
+};
+
+}  // namespace cubit

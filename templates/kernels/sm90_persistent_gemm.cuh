@@ -1,0 +1,256 @@
+// Persistent, warp-specialised GEMM for sm_90a and many tokens: output = epilogue(activations · weights).
+//
+// The kernel computes the transposed product: features (columns of the weights) are the M of wgmma, tokens (rows of the
+// activations) are its N. Weights are the A operand. Packed weights come from registers, where the consumer warps have
+// dequantised them; activations are the B operand, from shared memory, as TMA leaves them.
+//
+//                      tokens of a tile (kTokens)
+//                    ┌──────────────────────────┐
+//   warpgroup 0  64  │                          │
+//   warpgroup 1  64  │  block of rank 0         │   Clusters have two blocks. With args.split_slabs = 0 the blocks
+//                    ├──────────────────────────┤   compute neighbouring features of the same tokens, and each block
+//                64  │  block of rank 1         │   loads one half of the activations into both blocks (multicast).
+//                64  │                          │   Otherwise both blocks compute the upper tile, each with its own
+//                    └──────────────────────────┘   slabs of k, and exchange halves of the sums (cluster_exchange.cuh).
+//
+// - Warps 0 to 7 are two consumer warpgroups. A consumer warp starts the wgmma instructions of one slab of 64 values
+//   along k, then dequantises the next slab while the tensor cores work. The two warpgroups fill each other's gaps.
+// - Warp 8 is the producer warp: one thread starts all TMA copies. Warps 9 to 11 only complete the producer's
+//   warpgroup, which gives registers to the consumers.
+// - A cluster computes tiles until none is left. The producer starts the copies of the next tile while the consumers
+//   store the current one.
+//
+// Shared memory:
+//   stages { activations | weights }
+//   kStagingAt   two staging tiles of outputs per consumer warpgroup (staged_epilogue.cuh)
+//   kBarriersAt  two mbarriers per stage, `full` and `empty`, then the mbarriers of the exchange
+//
+// Who waits for whom:
+// - The producer waits at `empty` until all consumer warps have arrived there: those of both blocks with multicast,
+//   because the copies write into both blocks.
+// - A consumer warp waits at `full` until all bytes of the stage have arrived, those that the other block copies
+//   included. It arrives at `empty` when the products that read the stage are complete.
+// - Both blocks wait for each other at the end, because either may still signal or write into the other.
+//
+// Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh), plan::Activations
+// (gemm/shared_activations.cuh), plan::Product (gemm/warpgroup_product.cuh), plan::Tiles (gemm/grouped_tiles.cuh),
+// plan::Scaling and plan::Epilogue (gemm/staged_epilogue.cuh).
+//
+// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", "barrier.cluster", "setmaxnreg".
+#include "plan.cuh"
+
+#include "core/bulk_copies.cuh"
+#include "core/cluster.cuh"
+#include "core/copies.cuh"
+#include "core/overlap.cuh"
+#include "core/types.cuh"
+#include "core/wgmma.cuh"
+#include "gemm/cluster_exchange.cuh"
+#include "gemm/persistent_gemm_lanes.h"
+#include "kernels/persistent_gemm_arguments.h"
+
+namespace cubit {
+
+/// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: weights, see plan::Weights;
+/// activations [m][k]; output [m][outputs].
+struct Arguments : PersistentGemmArguments {
+  TensorMap weight_map;
+  TensorMap activation_map;
+  TensorMap output_map;
+};
+
+using StagePlace = RingPlace<plan::kStages>;
+using Tile = plan::Weights::Tile;
+
+constexpr int kProducerWarp = persistent_lanes::kConsumerWarps;
+
+/// Shared-memory addresses of the stages and the mbarriers.
+struct Ring {
+  uint32 base;
+
+  __device__ __forceinline__ uint32 activations(StagePlace place) const {
+    return base + place.index * plan::kStageBytes;
+  }
+  __device__ __forceinline__ uint32 weights(StagePlace place) const {
+    return activations(place) + plan::Activations::kBytes;
+  }
+  __device__ __forceinline__ uint32 full(StagePlace place) const {
+    return base + plan::kBarriersAt + 16 * place.index;
+  }
+  __device__ __forceinline__ uint32 empty(StagePlace place) const { return full(place) + 8; }
+  __device__ __forceinline__ ExchangeBarriers exchange() const {
+    return {base + plan::kBarriersAt + 16 * plan::kStages};
+  }
+
+  /// One thread initialises all mbarriers. `releases`: arrivals that make a stage empty.
+  __device__ __forceinline__ void init_barriers(int releases) const {
+    StagePlace place;
+    for (; place.index < plan::kStages; ++place.index) {
+      init_barrier(full(place), 1);
+      init_barrier(empty(place), releases);
+    }
+    exchange().init();
+    fence_barrier_init();
+  }
+};
+
+/// The work of a block: its rank in the cluster, and its part of each of the cluster's tiles.
+struct BlockWork {
+  bool splits_k;
+  int rank;
+  int first_slab;
+  int end_slab;
+
+  __device__ __forceinline__ explicit BlockWork(const Arguments& args)
+      : splits_k(args.split_slabs > 0), rank(static_cast<int>(rank_in_cluster())) {
+    first_slab = splits_k && rank == 1 ? args.split_slabs : 0;
+    end_slab = splits_k && rank == 0 ? args.split_slabs : args.slabs;
+  }
+  __device__ __forceinline__ Tile features(GemmTile tile) const {
+    return {(splits_k ? tile.features : 2 * tile.features + rank) * Tile::kOutputs};
+  }
+};
+
+/// Loop of the producer thread.
+__device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
+  plan::Tiles tiles(args);
+  StagePlace place;
+  GemmTile tile;
+#pragma unroll 1
+  while (tiles.next(tile)) {
+    const Tile features = work.features(tile);
+#pragma unroll 1
+    for (int slab = work.first_slab; slab < work.end_slab; ++slab) {
+      const uint32 full = ring.full(place);
+      wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
+      expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
+      plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
+      plan::Activations::load(args.activation_map, ring.activations(place), tile.tokens * plan::kTokens, args.m,
+                              slab, full, !work.splits_k, work.rank);
+      place.advance();
+    }
+  }
+}
+
+/// Main loop of the consumer warps.
+class Consumer {
+ public:
+  using Sums = plan::Product::Sums;
+
+  __device__ __forceinline__ Consumer(Ring ring, const BlockWork& work)
+      : ring_(ring), lane_releases_(lane_index() < (work.splits_k ? 1 : 2)) {
+    // Lane i of each warp releases stages of block i of the cluster, or lane 0 those of its own block.
+    const int rank = work.splits_k ? work.rank : lane_index() % 2;
+    released_ = address_in_block(ring.empty(StagePlace()), rank);
+  }
+
+  /// Sets `sums` to the products of slabs first_slab to end_slab - 1 of a tile; there is at least one slab.
+  __device__ __forceinline__ void multiply(const Arguments& args, const BlockWork& work, Tile features, Sums& sums) {
+    plan::Weights weights(args, features, work.first_slab);
+    typename plan::Weights::Words words;
+    wait_barrier(ring_.full(place_), place_.parity);
+    weights.load(words, ring_.weights(place_));
+    weights.template convert<0>(words);
+    previous_ = place_;
+#pragma unroll 1
+    for (int slab = work.first_slab; slab < work.end_slab; slab += 2) {
+      multiply_slab<0>(weights, words, sums, slab > work.first_slab, slab + 1 < work.end_slab);
+      if (slab + 1 < work.end_slab) multiply_slab<1>(weights, words, sums, true, slab + 2 < work.end_slab);
+    }
+    wait_products<0>();
+    plan::Product::settle(sums);
+    release(previous_);
+  }
+
+ private:
+  /// Starts the products of one slab, and meanwhile makes the operands of the next slab.
+  template <int kBuffer>
+  __device__ __forceinline__ void multiply_slab(plan::Weights& weights, typename plan::Weights::Words& words,
+                                                Sums& sums, bool adds, bool has_next) {
+    // The shuffle shows the compiler that the address is equal in all lanes, which matrix descriptors require.
+    const uint64 b = plan::Activations::describe(__shfl_sync(kFullWarp, ring_.activations(place_), 0));
+    fence_products();
+#pragma unroll
+    for (int step = 0; step < persistent_lanes::kSteps; ++step) {
+      plan::Product::start(sums, weights.template operand<kBuffer>(step), b + step * plan::Activations::kStepOffset,
+                           step > 0 || adds ? 1 : 0);
+    }
+    commit_products();
+    const StagePlace own = place_;
+    place_.advance();
+    if (has_next) {
+      wait_barrier(ring_.full(place_), place_.parity);
+      weights.load(words, ring_.weights(place_));
+    }
+    wait_products<1>();
+    if (adds) release(previous_);
+    previous_ = own;
+    if (has_next) weights.template convert<kBuffer ^ 1>(words);
+  }
+
+  /// All products that read the stage are complete.
+  __device__ __forceinline__ void release(StagePlace place) const {
+    __syncwarp();
+    if (lane_releases_) release_in_block(released_ + 16 * place.index);
+  }
+
+  Ring ring_;
+  bool lane_releases_;
+  uint32 released_;  ///< `empty` barrier of stage 0 in the block whose stages this lane releases
+  StagePlace place_;
+  StagePlace previous_;
+};
+
+__device__ __forceinline__ void compute_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
+  const int warpgroup = warp_index() / 4;
+  plan::Tiles tiles(args);
+  Consumer consumer(ring, work);
+  plan::Epilogue epilogue(args, args.output_map,
+                          ring.base + plan::kStagingAt + warpgroup * 2 * plan::Epilogue::kStagingBytes);
+  GemmTile tile;
+#pragma unroll 1
+  while (tiles.next(tile)) {
+    const Tile features = work.features(tile);
+    Consumer::Sums sums;
+    consumer.multiply(args, work, features, sums);
+    int first = 0;
+    int count = plan::kTokens;
+    if (work.splits_k) {
+      exchange_halves(sums.of, ring.base, ring.exchange(), work.rank, warpgroup, thread_index() % 128);
+      count /= 2;
+      first = work.rank * count;
+    }
+    epilogue.store(sums.of, features, tile.tokens * plan::kTokens + first, count, plan::Scaling());
+  }
+  epilogue.finish();
+}
+
+}  // namespace cubit
+
+extern "C" __global__ void __launch_bounds__(plan::kThreads, 1)
+    persistent_gemm(const __grid_constant__ cubit::Arguments args) {
+  using namespace cubit;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const Ring ring{shared_address(shared)};
+  const BlockWork work(args);
+  allow_next_kernel();
+  if (threadIdx.x == 0) {
+    prefetch_map(args.weight_map);
+    prefetch_map(args.activation_map);
+    prefetch_map(args.output_map);
+    ring.init_barriers(persistent_lanes::kConsumerWarps * (work.splits_k ? 1 : 2));
+  }
+  wait_for_previous_kernel();
+  __syncthreads();
+  arrive_in_cluster();
+  wait_for_cluster();
+  if (warp_index() >= kProducerWarp) {
+    give_registers<plan::kProducerRegisters>();
+    if (warp_index() == kProducerWarp && elect_one()) load_tiles(args, ring, work);
+  } else {
+    take_registers<plan::kConsumerRegisters>();
+    compute_tiles(args, ring, work);
+  }
+  arrive_in_cluster();
+  wait_for_cluster();
+}
