@@ -26,9 +26,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                   &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
       word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
                                       &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
-      number_field<Descriptor>(
-          {"tile_m", "8, 16, 32, 64, 128, 192, 256", "16", "rows of activations that a block computes; any number of rows is right"},
-          &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
+      number_field<Descriptor>({"tile_m", "8, 16, 32, 64, 128, 192, 256", "16",
+                                "rows of activations that a block computes; any number of rows is right"},
+                               &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
       number_field<Descriptor>(
           {"tile_n", "256, 224, 160, 128, 96, 64, 32", "256",
            "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: its warps share k, "
@@ -111,6 +111,9 @@ void check_served(const W4a16Gemm& descriptor, std::string_view text) {
     if (!broken) return;
     rules += fmt::format("{}{}: {}", rules.empty() ? "" : "; ", family->name(), broken->rule);
   }
+  if (has_many_rows(descriptor))
+    refuse(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, rules),
+           "ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
   refuse(text, fmt::format("tile_n={}: no kernel family serves it ({})", descriptor.tile_n, rules),
          "ask for a smaller tile_n or tile_m, or tile_n=256");
 }

@@ -15,7 +15,9 @@ BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor) {
 const FamilyList<GemmFamily>& families() {
   static const std::array kAll = {&sm80::family(), &sm90::family(), &sm90_persistent::family(), &sm75::family()};
   static const FamilyList<GemmFamily> kList = {
-      "w4a16_gemm", "sm_80 and later, tile_n=96 to 224 and tile_m=128 to 256 on sm_90a; sm_75 with element=fp16 and without tile_n", kAll};
+      "w4a16_gemm",
+      "sm_80 and later, tile_n=96 to 224 and tile_m=128 to 256 on sm_90a; sm_75 with element=fp16 and without tile_n",
+      kAll};
   return kList;
 }
 

@@ -114,7 +114,7 @@ double time_of_narrow_blocks(const BlockPlan& block, const Schedule& schedule, c
 /// block.
 double time_of_clusters(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device,
                         std::int64_t memory_bytes_per_second) {
-  constexpr double kLaunch = 3.0;  // microseconds, including the first stages and the last tile's end
+  constexpr double kLaunch = 3.5;  // microseconds, including the first stages
   const auto& times = std::get<PersistentTimes>(block.times);
   const std::int64_t resident = block.resident_clusters(device.multiprocessors);
   const std::int64_t rounds = (schedule.tiles() + resident - 1) / resident;

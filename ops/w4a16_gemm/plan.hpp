@@ -61,8 +61,8 @@ struct BlockPlan {
   int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns
   std::int64_t resident_blocks(int multiprocessors) const { return std::int64_t{multiprocessors} * blocks_per_sm; }
   std::int64_t resident_clusters(int multiprocessors) const { return resident_blocks(multiprocessors) / 2; }
-  /// Stages of the first slice where the two blocks of a persistent cluster divide `k_stages` stages. A slice begins with
-  /// a whole group. The second slice has the other stages, and none if a slice would have no stage.
+  /// Stages of the first slice where the two blocks of a persistent cluster divide `k_stages` stages. The second slice
+  /// has the other stages, if any; it begins with a whole group.
   int first_slice(int k_stages) const;
 };
 

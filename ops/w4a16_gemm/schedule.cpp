@@ -174,20 +174,25 @@ void check_arguments_of_clusters(const BlockPlan& block, const Arguments& argume
   if (arguments.splits > 2) refuse(fmt::format("splits = {}", arguments.splits), "accepted: 0, 1 or 2");
 }
 
-/// The two blocks of a cluster either have neighbouring columns, or the same columns and half of k each. A row's bits
-/// depend on that choice, so that a batch-invariant launch divides k only where its caller says so.
+/// The two blocks of a cluster either have neighbouring columns, or the same columns and half of k each.
 Schedule choose_cluster_schedule(const BlockPlan& block, const Arguments& arguments, const Schedule& parallel,
                                  const runtime::DeviceFacts& device) {
   check_arguments_of_clusters(block, arguments);
   const int slice = block.first_slice(parallel.stages);
-  const bool is_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || arguments.splits == 1 ||
-                           (block.descriptor.batch_invariant && arguments.splits == 0);
+  const bool is_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || arguments.splits == 1;
   if (is_parallel || slice >= parallel.stages) return parallel;
   Schedule split = parallel;
   const int columns = block.block_columns() / 2;
   split.splits = 2;
   split.clustered = true;
   split.column_tiles = (output_columns(block.descriptor, arguments.n) + columns - 1) / columns;
+  constexpr std::int64_t kMostClusters = std::numeric_limits<int>::max() / 2;  // each has one tile
+  if (split.tiles() > kMostClusters) {
+    if (arguments.splits < 2) return parallel;
+    throw Failure(Status::invalid_argument, fmt::format("splits = 2 of {} tiles", split.tiles()),
+                  fmt::format("a launch has at most {} clusters of two blocks, and each has one tile", kMostClusters),
+                  "accepted: 0 or 1");
+  }
   const bool is_faster = modelled_microseconds(block, split, device) < modelled_microseconds(block, parallel, device);
   return arguments.splits == 2 || is_faster ? split : parallel;
 }

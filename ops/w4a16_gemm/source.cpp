@@ -25,9 +25,7 @@ std::string_view function_type(GemmFunction function) {
   return "cubit::Silu";
 }
 
-std::string_view element_type(Element element) {
-  return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half";
-}
+std::string_view element_type(Element element) { return element == Element::bf16 ? "cubit::Bfloat16" : "cubit::Half"; }
 
 namespace {
 

@@ -171,6 +171,20 @@ __device__ __forceinline__ int lane_index() {
   return kRecomputed ? recomputed(lane_index()) : lane_index();
 }
 
+/// A select instruction in any case. From several conditional expressions the compiler would make branches with the
+/// shuffles in both of them.
+__device__ __forceinline__ float select_value(uint32 condition, float then, float otherwise) {
+  float result;
+  asm("{\n"
+      ".reg .pred chosen;\n"
+      "setp.ne.u32 chosen, %3, 0;\n"
+      "selp.f32 %0, %1, %2, chosen;\n"
+      "}"
+      : "=f"(result)
+      : "f"(then), "f"(otherwise), "r"(condition));
+  return result;
+}
+
 /// Returns `value` unchanged and forces the compiler to compute `value` here, once. Without the asm statement the
 /// compiler computes cheap invariants again inside a loop, once per branch that uses them.
 __device__ __forceinline__ uint32 settled(uint32 value) {

@@ -62,26 +62,31 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 #define CUBIT_SUMS_16 CUBIT_SUMS_8 ", %4, %5, %6, %7"
 #define CUBIT_SUMS_32 CUBIT_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define CUBIT_SUMS_64 CUBIT_SUMS_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define CUBIT_SUMS_128 CUBIT_SUMS_64 ", " \
+#define CUBIT_SUMS_128                                                                                   \
+  CUBIT_SUMS_64                                                                                          \
+  ", "                                                                                                   \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define CUBIT_SUMS_192 CUBIT_SUMS_128 ", " \
+#define CUBIT_SUMS_192                                                                                   \
+  CUBIT_SUMS_128                                                                                         \
+  ", "                                                                                                   \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
   "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define CUBIT_SUMS_256 CUBIT_SUMS_192 ", " \
+#define CUBIT_SUMS_256                                                                                 \
+  CUBIT_SUMS_192                                                                                       \
+  ", "                                                                                                 \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
   "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define CUBIT_WGMMA_8(type) CUBIT_WGMMA(type, "8", CUBIT_SUMS_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
 #define CUBIT_WGMMA_16(type) CUBIT_WGMMA(type, "16", CUBIT_SUMS_16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 #define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 #define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
-#define CUBIT_WGMMA_128(type) \
-  CUBIT_WGMMA(type, "128", CUBIT_SUMS_128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+#define CUBIT_WGMMA_128(type) CUBIT_WGMMA(type, "128", CUBIT_SUMS_128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
 #define CUBIT_WGMMA_192(type) \
   CUBIT_WGMMA(type, "192", CUBIT_SUMS_192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
 #define CUBIT_WGMMA_256(type) \
   CUBIT_WGMMA(type, "256", CUBIT_SUMS_256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
-#define CUBIT_8_SUMS(t)                                                                                        \
+#define CUBIT_8_SUMS(t)                                                                                         \
   CUBIT_SUMS(t), CUBIT_SUMS(t + 1), CUBIT_SUMS(t + 2), CUBIT_SUMS(t + 3), CUBIT_SUMS(t + 4), CUBIT_SUMS(t + 5), \
       CUBIT_SUMS(t + 6), CUBIT_SUMS(t + 7)
 
@@ -115,10 +120,14 @@ __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 
   } else if constexpr (kRowTiles == 24) {
     asm volatile(CUBIT_WGMMA_192("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16) : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 32 && kHalf) {
-    asm volatile(CUBIT_WGMMA_256("f16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24) : CUBIT_OPERANDS);
+    asm volatile(CUBIT_WGMMA_256("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24)
+                 : CUBIT_OPERANDS);
   } else {
     static_assert(kRowTiles == 32);
-    asm volatile(CUBIT_WGMMA_256("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24) : CUBIT_OPERANDS);
+    asm volatile(CUBIT_WGMMA_256("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24)
+                 : CUBIT_OPERANDS);
   }
 }
 

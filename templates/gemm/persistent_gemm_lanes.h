@@ -15,11 +15,11 @@
 
 namespace cubit::persistent_lanes {
 
-inline constexpr int kSlabK = 64;                   ///< values along k per pipeline stage
-inline constexpr int kSteps = kSlabK / 16;          ///< wgmma instructions per stage
-inline constexpr int kBlockFeatures = 128;          ///< features per block
-inline constexpr int kConsumerWarps = 8;            ///< two warpgroups
-inline constexpr int kActivationBytes = 2 * kSlabK; ///< bytes of a token in a stage
+inline constexpr int kSlabK = 64;                    ///< values along k per pipeline stage
+inline constexpr int kSteps = kSlabK / 16;           ///< wgmma instructions per stage
+inline constexpr int kBlockFeatures = 128;           ///< features per block
+inline constexpr int kConsumerWarps = 8;             ///< two warpgroups
+inline constexpr int kActivationBytes = 2 * kSlabK;  ///< bytes of a token in a stage
 
 struct Place {
   int row;

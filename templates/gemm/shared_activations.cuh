@@ -1,8 +1,8 @@
 // Activation operand of the persistent GEMM: 16-bit activations in natural order along k, which wgmma reads from shared
 // memory as TMA leaves them.
 //
-// A stage has kTokens rows of 128 bytes (64 values along k) with 128-byte swizzle. A box has half of the tokens. The two
-// blocks of a cluster either load one half each, into both blocks (multicast), or load both halves for themselves.
+// A stage has kTokens rows of 128 bytes (64 values along k) with 128-byte swizzle. A box has half of the tokens. The
+// two blocks of a cluster either load one half each, into both blocks (multicast), or load both halves for themselves.
 //
 // Interface of an activation operand: kBytes of a stage, load(), which one thread of the producer warp calls, and
 // describe(), the B operand of a step.

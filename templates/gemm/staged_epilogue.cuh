@@ -40,9 +40,9 @@ template <class Element, class Weights, class Scaling, class Function, int (*kSt
 class StagedEpilogue {
   using Features = typename Weights::Features;
   using Tile = typename Weights::Tile;
-  static constexpr int kRows = kIsGated ? 1 : 2;                              ///< outputs of a lane's two features
-  static constexpr int kRun = kRows * (Features::kExchanges ? 2 : 1);         ///< neighbouring outputs of one store
-  static constexpr int kRunTokens = Features::kExchanges ? 1 : 2;             ///< stores per block of 8 tokens
+  static constexpr int kRows = kIsGated ? 1 : 2;                       ///< outputs of a lane's two features
+  static constexpr int kRun = kRows * (Features::kExchanges ? 2 : 1);  ///< neighbouring outputs of one store
+  static constexpr int kRunTokens = Features::kExchanges ? 1 : 2;      ///< stores per block of 8 tokens
   static constexpr int kOutputs = persistent_lanes::warpgroup_outputs(kIsGated);
 
  public:
@@ -78,8 +78,7 @@ class StagedEpilogue {
         make_runs(runs, sums[index], bias, scaling, 8 * index);
 #pragma unroll
         for (int i = 0; i < kRunTokens; ++i) {
-          const persistent_lanes::Place at =
-              persistent_lanes::stored_outputs<Features, kIsGated>(lane, warp, block, i);
+          const persistent_lanes::Place at = persistent_lanes::stored_outputs<Features, kIsGated>(lane, warp, block, i);
           if constexpr (kResidual) add_residual(runs[i], token + part * kTokens + at.row, first);
           uint32 words[kRun / 2];
 #pragma unroll
@@ -141,13 +140,13 @@ class StagedEpilogue {
       }
     } else {
       // The lane of an even feature keeps the even token of both lanes.
-      const bool is_odd = lane_index() / 4 % 2 != 0;
+      const uint32 is_odd = lane_index() / 4 % 2;
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
-        const float other = __shfl_xor_sync(kFullWarp, is_odd ? outputs[row][0] : outputs[row][1], 4);
-        const float own = is_odd ? outputs[row][1] : outputs[row][0];
-        runs[0][2 * row] = is_odd ? other : own;
-        runs[0][2 * row + 1] = is_odd ? own : other;
+        const float other = __shfl_xor_sync(kFullWarp, select_value(is_odd, outputs[row][0], outputs[row][1]), 4);
+        const float own = select_value(is_odd, outputs[row][1], outputs[row][0]);
+        runs[0][2 * row] = select_value(is_odd, other, own);
+        runs[0][2 * row + 1] = select_value(is_odd, own, other);
       }
     }
   }

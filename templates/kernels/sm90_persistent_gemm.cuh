@@ -74,9 +74,7 @@ struct Ring {
   __device__ __forceinline__ uint32 weights(StagePlace place) const {
     return activations(place) + plan::Activations::kBytes;
   }
-  __device__ __forceinline__ uint32 full(StagePlace place) const {
-    return base + plan::kBarriersAt + 16 * place.index;
-  }
+  __device__ __forceinline__ uint32 full(StagePlace place) const { return base + plan::kBarriersAt + 16 * place.index; }
   __device__ __forceinline__ uint32 empty(StagePlace place) const { return full(place) + 8; }
   __device__ __forceinline__ ExchangeBarriers exchange() const {
     return {base + plan::kBarriersAt + 16 * plan::kStages};
@@ -125,8 +123,8 @@ __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, con
       wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
       expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
       plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
-      plan::Activations::load(args.activation_map, ring.activations(place), tile.tokens * plan::kTokens, args.m,
-                              slab, full, !work.splits_k, work.rank);
+      plan::Activations::load(args.activation_map, ring.activations(place), tile.tokens * plan::kTokens, args.m, slab,
+                              full, !work.splits_k, work.rank);
       place.advance();
     }
   }

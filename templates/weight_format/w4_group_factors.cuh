@@ -52,8 +52,8 @@ class W4GroupFactors {
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       factors[i][0] = Factor::template make<kFirst>(scale_words_[i][0], zero(i, 0));
-      factors[i][1] = Factor::template make<kSecond>(kOneScaleWord ? scale_words_[i][0] >> 16 : scale_words_[i][1],
-                                                     zero(i, 1));
+      factors[i][1] =
+          Factor::template make<kSecond>(kOneScaleWord ? scale_words_[i][0] >> 16 : scale_words_[i][1], zero(i, 1));
     }
   }
 

@@ -113,6 +113,7 @@ class W4OperandByK : public W4Operand<Element, persistent_lanes::FeaturesByK<kGa
                                       kStoredZeros, kZeroOffset> {
   using Base =
       W4Operand<Element, persistent_lanes::FeaturesByK<kGated>, kGated, false, kGroup, kStoredZeros, kZeroOffset>;
+
  public:
   using Features = typename Base::Features;
   using Tile = typename Base::Tile;
@@ -141,8 +142,8 @@ class W4OperandByK : public W4Operand<Element, persistent_lanes::FeaturesByK<kGa
       const uint32 at = stage + words_at_ + kWordsAt(i, 0);
       if constexpr (kGated) {
         uint32 gate[1], up[1];
-        load_shared(gate, at);       // access: loads of words
-        load_shared(up, at + kUp);   // access: loads of words
+        load_shared(gate, at);      // access: loads of words
+        load_shared(up, at + kUp);  // access: loads of words
         dst[0] = gate[0];
         dst[1] = up[0];
       } else {

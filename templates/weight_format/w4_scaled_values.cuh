@@ -43,15 +43,23 @@ struct W4Factor<Half> {
   template <NibblePair kPair>
   static __device__ __forceinline__ W4Factor make(uint32 scale, uint32 zero) {
     // -(1024 + zero) in fp16, and -(64 + zero) for a nibble that is inserted as 16 q.
-    constexpr uint32 kPowers = kPair == NibblePair::kByte ? 0xd400e400u : kPair == NibblePair::kFirst ? 0xe400e400u : 0xd400d400u;
-    constexpr uint32 kOne = kPair == NibblePair::kByte ? 0x00100001u : kPair == NibblePair::kFirst ? 0x00010001u : 0x00100010u;
+    constexpr uint32 kPowers = kPair == NibblePair::kByte    ? 0xd400e400u
+                               : kPair == NibblePair::kFirst ? 0xe400e400u
+                                                             : 0xd400d400u;
+    constexpr uint32 kOne = kPair == NibblePair::kByte    ? 0x00100001u
+                            : kPair == NibblePair::kFirst ? 0x00010001u
+                                                          : 0x00100010u;
     return {__byte_perm(scale, 0, 0x1010), kPowers + zero * kOne};
   }
   /// For kByte, `word` comes from W4ByteSelector.
   template <NibblePair kPair>
   __device__ __forceinline__ uint32 apply(uint32 word) const {
-    constexpr uint32 kMask = kPair == NibblePair::kByte ? 0x00f0000fu : kPair == NibblePair::kFirst ? 0x000f000fu : 0x00f000f0u;
-    constexpr uint32 kRatios = kPair == NibblePair::kByte ? 0x2c003c00u : kPair == NibblePair::kFirst ? 0x3c003c00u : 0x2c002c00u;
+    constexpr uint32 kMask = kPair == NibblePair::kByte    ? 0x00f0000fu
+                             : kPair == NibblePair::kFirst ? 0x000f000fu
+                                                           : 0x00f000f0u;
+    constexpr uint32 kRatios = kPair == NibblePair::kByte    ? 0x2c003c00u
+                               : kPair == NibblePair::kFirst ? 0x3c003c00u
+                                                             : 0x2c002c00u;
     const uint32 number = multiply_add_pairs<Half>(insert(word, kMask, 0x64006400u), kRatios, addend);
     return Pair<Half>::product(number, scale);
   }

@@ -117,13 +117,13 @@ struct W4WordsByN {
     for (int row = 0; row < 2; ++row) {
       float(&first)[4] = block[0];
       float(&last)[4] = block[1];
-      const float others[2] = {__shfl_xor_sync(kFullWarp, choose(odd, first[row], last[row]), 4),
-                               __shfl_xor_sync(kFullWarp, choose(odd, first[2 + row], last[2 + row]), 4)};
-      const float kept[2] = {choose(odd, last[row], first[row]), choose(odd, last[2 + row], first[2 + row])};
-      first[row] = choose(odd, others[0], kept[0]);
-      first[2 + row] = choose(odd, kept[0], others[0]);
-      last[row] = choose(odd, others[1], kept[1]);
-      last[2 + row] = choose(odd, kept[1], others[1]);
+      const float others[2] = {__shfl_xor_sync(kFullWarp, select_value(odd, first[row], last[row]), 4),
+                               __shfl_xor_sync(kFullWarp, select_value(odd, first[2 + row], last[2 + row]), 4)};
+      const float kept[2] = {select_value(odd, last[row], first[row]), select_value(odd, last[2 + row], first[2 + row])};
+      first[row] = select_value(odd, others[0], kept[0]);
+      first[2 + row] = select_value(odd, kept[0], others[0]);
+      last[row] = select_value(odd, others[1], kept[1]);
+      last[2 + row] = select_value(odd, kept[1], others[1]);
     }
   }
 
@@ -131,20 +131,6 @@ struct W4WordsByN {
   template <int kIndex>
   static __device__ __forceinline__ uint32 pair(uint32 matrix, const GroupZeros& zeros) {
     return W4Values<Element>::template pair<kIndex, kIndex>(matrix, zeros);
-  }
-
-  /// A select instruction in any case. From several conditional expressions the compiler would make branches with the
-  /// shuffles in both of them.
-  static __device__ __forceinline__ float choose(uint32 condition, float then, float otherwise) {
-    float result;
-    asm("{\n"
-        ".reg .pred chosen;\n"
-        "setp.ne.u32 chosen, %3, 0;\n"
-        "selp.f32 %0, %1, %2, chosen;\n"
-        "}"
-        : "=f"(result)
-        : "f"(then), "f"(otherwise), "r"(condition));
-    return result;
   }
 };
 

@@ -49,6 +49,9 @@ constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
 constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
+constexpr const char* kPersistent = "w4a16_gemm:group_size=64,tile_m=64,family=sm90_persistent";
+constexpr const char* kPersistentSizes = "m=66,n=264,k=1024,decomposition=1";
+constexpr const char* kDividedSizes = "m=70,n=136,k=512,decomposition=2,splits=2";
 constexpr const char* kReorders = "w4a16_gemm:tile_m=64";
 constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
 constexpr const char* kClusterSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
@@ -132,6 +135,30 @@ constexpr Mutant kMutants[] = {
      "wait_barrier_of_cluster(barriers.sent, 0);", "", "which has ended", kNotRun},
     {"gemm_cluster_stage_released_too_soon", kWgmma, kClusterSizes, "pipeline/two_cta_cluster.cuh",
      "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "race in shared memory", kNotRun},
+    {"healthy_persistent", kPersistent, kPersistentSizes, "", "", "", "", kNotRun},
+    {"persistent_stage_not_waited_for", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
+     "wait_barrier(ring.empty(place), place.parity ^ 1);", "", "arrivals at an mbarrier", kNotRun},
+    {"persistent_copies_not_waited_for", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
+     "    if (has_next) {\n      wait_barrier(ring_.full(place_), place_.parity);", "    if (has_next) {", "memory",
+     kNotRun},
+    {"persistent_released_in_one_block", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
+     "const int rank = work.splits_k ? work.rank : lane_index() % 2;", "const int rank = work.rank;", "memory",
+     kNotRun},
+    {"persistent_products_not_waited_for", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
+     "    wait_products<1>();", "", "memory", kNotRun},
+    {"persistent_outputs_not_fenced", kPersistent, kPersistentSizes, "gemm/staged_epilogue.cuh",
+     "      fence_async_proxy();", "", "without a fence.proxy.async", kNotRun},
+    {"persistent_staging_still_read", kPersistent, kPersistentSizes, "gemm/staged_epilogue.cuh",
+     "      if (starts_store) wait_stores_read<1>();", "", "while a bulk copy from it is under way", kNotRun},
+    {"healthy_divided", kPersistent, kDividedSizes, "", "", "", "", kNotRun},
+    {"divided_stages_still_read", kPersistent, kDividedSizes, "gemm/cluster_exchange.cuh",
+     "    wait_barrier(barriers.idle(), 0);", "", "race in shared memory", kNotRun},
+    {"divided_sums_not_waited_for", kPersistent, kDividedSizes, "gemm/cluster_exchange.cuh",
+     "  wait_barrier(barriers.received(warpgroup), 0);", "", "memory", kNotRun},
+    {"divided_own_stages_still_read", kPersistent, kDividedSizes, "gemm/cluster_exchange.cuh",
+     "  sync_threads<256>(kConsumerBarrier);", "", "without a fence.proxy.async", kNotRun},
+    {"divided_sums_not_fenced", kPersistent, kDividedSizes, "gemm/cluster_exchange.cuh", "  fence_async_proxy();", "",
+     "without a fence.proxy.async", kNotRun},
     {"healthy_reordered", kReorders, kReordersSizes, "", "", "", "", kNotRun},
     {"reordered_slice_not_released", kReorders, kReordersSizes, "gemm/reordered_activations.cuh",
      "red.release.gpu.global.add.u32", "red.relaxed.gpu.global.add.u32", "after the write by block 0", kNotRun},

@@ -12,6 +12,7 @@
 #include "ops/w4a16_gemm/sm75/sm75.hpp"
 #include "ops/w4a16_gemm/sm80/sm80.hpp"
 #include "ops/w4a16_gemm/sm90/sm90.hpp"
+#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
@@ -28,13 +29,14 @@ constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "s
 using tests::plan_of;
 
 /// Returns nothing if the architecture lacks the family that the descriptor names, if no family of sm_75 multiplies the
-/// descriptor's type, or if the architecture lacks the family that has blocks of 96 to 224 columns.
+/// descriptor's type, or if the architecture lacks the family that has blocks of 96 to 224 columns, or tiles of more
+/// than 64 rows.
 std::optional<tests::PlannedGemm> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return plan_of(descriptor.text(), architecture);
   } catch (const Failure& failure) {
     const bool is_lacking =
-        (descriptor.tile_n > 64 && descriptor.tile_n < 256) ||
+        (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 ||
         (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == "auto" && !is_lacking)) throw;
     return std::nullopt;
@@ -62,8 +64,10 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
                             4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
-  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes)
-      << "families auto and sm80, sm75, sm90, and narrow blocks";
+  // Unnamed 128, 192 and 256 rows, and 64 rows too if the family is named.
+  const unsigned of_persistent = (3 + 4) * (3 * 4 + 4) * 2 * epilogues;
+  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent)
+      << "families auto and sm80, sm75, sm90, narrow blocks, and sm90_persistent";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
@@ -105,6 +109,18 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,activation_order=true,family=sm90"),
             "descriptor \"w4a16_gemm:tile_m=32,activation_order=true,family=sm90\": family=sm90: with "
             "activation_order=true neighbours along k share no group; ask for family=sm80, or leave family out");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:tile_m=256,family=sm80"),
+      "descriptor \"w4a16_gemm:tile_m=256,family=sm80\": family=sm80: its tiles have at most 64 rows, not 256; ask "
+      "for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,family=sm90_persistent"),
+            "descriptor \"w4a16_gemm:tile_m=32,family=sm90_persistent\": family=sm90_persistent: its tiles have 64 to "
+            "256 rows; ask for tile_m=64, 128, 192 or 256, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,activation_order=true"),
+            "descriptor \"w4a16_gemm:tile_m=128,activation_order=true\": tile_m=128: no kernel family serves it (sm80: "
+            "its tiles have at most 64 rows, not 128; sm90: its tiles have at most 64 rows, not 128; sm90_persistent: "
+            "with activation_order=true neighbours along k share no group; sm75: its tiles have at most 64 rows, not "
+            "128); ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,family=sm75"),
             "descriptor \"w4a16_gemm:element=bf16,family=sm75\": family=sm75: it multiplies fp16 alone, as the tensor "
             "cores of sm_75 do; ask for element=fp16, or leave family out");
@@ -136,7 +152,8 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
       sentence("w4a16_gemm:format=awq,tile_n=128,alignment=4"),
       "descriptor \"w4a16_gemm:format=awq,tile_n=128,alignment=4\": tile_n=128: no kernel family serves it (sm80: its "
       "blocks have 256, 64 or 32 columns, not 128; sm90: tensor maps need rows that are multiples of 16 bytes, not "
-      "alignment=4; sm75: its blocks have 256 columns, not 128); ask for a smaller tile_n or tile_m, or tile_n=256");
+      "alignment=4; sm90_persistent: its tiles have 64 to 256 rows; sm75: its blocks have 256 columns, not 128); ask "
+      "for a smaller tile_n or tile_m, or tile_n=256");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=64,function=silu_gate,family=sm90"),
             "descriptor \"w4a16_gemm:tile_n=64,function=silu_gate,family=sm90\": family=sm90: 32 gate columns and 32 "
             "up-projection columns are too few for TMA boxes; leave family out");
@@ -149,7 +166,8 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,tile_n=224"),
             "descriptor \"w4a16_gemm:element=bf16,tile_n=224\": tile_n=224: no kernel family serves it (sm80: its "
             "blocks have 256, 64 or 32 columns, not 224; sm90: 16 rows of 224 columns fit a warp's registers in fp16 "
-            "of gptq and gptq_v2 with group_size=128 or all only; sm75: its blocks have 256 columns, not 224); ask for "
+            "of gptq and gptq_v2 with group_size=128 or all only; sm90_persistent: its tiles have 64 to 256 rows; "
+            "sm75: its blocks have 256 columns, not 224); ask for "
             "a smaller tile_n or tile_m, or tile_n=256");
   EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=224").substr(0, 154),
             "descriptor \"w4a16_gemm:format=awq,tile_n=224\": tile_n=224: no kernel family serves it (sm80: its blocks "
@@ -157,11 +175,13 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: no kernel family serves it (sm80: "
             "its blocks have 256, 64 or 32 columns, not 224; sm90: half of 224 columns is no number of strips of 32; "
-            "sm75: its blocks have 256 columns, not 224); ask for a smaller tile_n or tile_m, or tile_n=256");
+            "sm90_persistent: its tiles have 64 to 256 rows; sm75: its blocks have 256 columns, not 224); ask for a "
+            "smaller tile_n or tile_m, or tile_n=256");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=96,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=96,function=silu_gate\": tile_n=96: no kernel family serves it (sm80: its "
-            "blocks have 256, 64 or 32 columns, not 96; sm90: half of 96 columns is no number of strips of 32; sm75: "
-            "its blocks have 256 columns, not 96); ask for a smaller tile_n or tile_m, or tile_n=256");
+            "blocks have 256, 64 or 32 columns, not 96; sm90: half of 96 columns is no number of strips of 32; "
+            "sm90_persistent: its tiles have 64 to 256 rows; sm75: its blocks have 256 columns, not 96); ask for a "
+            "smaller tile_n or tile_m, or tile_n=256");
   EXPECT_EQ(
       sentence("w4a16_gemm:tile_n=192"),
       "descriptor \"w4a16_gemm:tile_n=192\": 192 is not a value of tile_n; accepted: 256, 224, 160, 128, 96, 64, 32");
@@ -189,11 +209,14 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       const tests::PlannedGemm& plan = *planned;
       const bool zeros = descriptor.format != W4Format::symmetric;
       const bool is_90 = plan.block.family == "sm90";
+      const bool is_persistent = plan.block.is_persistent;
       // In family sm90 TMA makes all copies except those of zeros. In the wide kernel producer warps put activations in
       // order unless words are by n. In the narrow kernel consumer warps load activations.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq;
       const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (plan.block.k_partitions > 1 ? 1 : puts_in_order ? 2 : 0);
+      constexpr std::size_t kOfPersistent = 4;  // words, outputs, and sums that are given and received
       EXPECT_EQ(plan.report().proofs.size(), is_90                         ? of_90
+                                             : is_persistent               ? kOfPersistent
                                              : descriptor.activation_order ? 4u
                                              : zeros                       ? 8u
                                                                            : 6u)
@@ -211,6 +234,7 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       EXPECT_LE(plan.block.shared_memory, architecture.shared_memory_per_block);
       int end = 0;
       for (const MemoryRegion& region : plan.report().memory) {
+        if (region.phase != "loop") continue;
         EXPECT_GE(region.offset, end) << region.name;
         end = region.offset + region.bytes;
       }
@@ -220,9 +244,14 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
   }
 }
 
-/// Requires that family sm90 serves the descriptor.
-w4a16_gemm::sm90::Producers producers_of(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+/// Requires a block of family sm90 or sm90_persistent.
+w4a16_gemm::sm90::Producers producers_of(const w4a16_gemm::BlockPlan& block,
+                                         const codegen::Architecture& architecture) {
   using namespace w4a16_gemm;
+  const W4a16Gemm& descriptor = block.descriptor;
+  if (block.is_persistent)
+    return {.registers = sm90_persistent::kProducerRegisters,
+            .consumer_registers = sm90_persistent::kConsumerRegisters};
   return is_narrow(descriptor) ? sm90::make_narrow_plan(descriptor, architecture).producers
                                : sm90::make_wide_plan(descriptor, architecture).producers;
 }
@@ -233,8 +262,8 @@ TEST(GemmPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
     for (const char* name : kArchitectures) {
       const auto& architecture = codegen::find_architecture(name);
       const auto plan = plan_if_any(descriptor, name);
-      if (!plan || plan->block.family != "sm90") continue;
-      const auto producers = producers_of(descriptor, architecture);
+      if (!plan || (plan->block.family != "sm90" && !plan->block.is_persistent)) continue;
+      const auto producers = producers_of(plan->block, architecture);
       const int consumers = plan->block.k_partitions * plan->block.warps;
       tests::expect_block_has_registers(architecture, consumers, producers.consumer_registers,
                                         plan->block.threads / 32 - consumers, producers.registers,
@@ -294,9 +323,10 @@ std::string refusal_of(std::string_view text, const char* architecture) {
 TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
   EXPECT_EQ(refusal_of("w4a16_gemm:element=bf16", "sm_75"),
             "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
-            "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies "
-            "fp16 alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=96 to 224 on sm_90a; "
-            "sm_75 with element=fp16 and without tile_n");
+            "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; "
+            "sm90_persistent_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies fp16 "
+            "alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=96 to 224 and tile_m=128 to "
+            "256 on sm_90a; sm_75 with element=fp16 and without tile_n");
   EXPECT_EQ(
       refusal_of("w4a16_gemm:family=sm80", "sm_75"),
       "w4a16_gemm:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 and "
@@ -322,7 +352,7 @@ TEST(GemmPlan, SaysWhyOtherFamiliesWereNotChosen) {
   for (const char* name : kArchitectures) {
     for (const char* text : {"w4a16_gemm", "w4a16_gemm:tile_m=64", "w4a16_gemm:family=sm75"}) {
       const auto plan = plan_of(text, name);
-      ASSERT_EQ(plan.report().rejections.size(), 2u);
+      ASSERT_EQ(plan.report().rejections.size(), 3u);
       for (const Rejection& rejection : plan.report().rejections) {
         EXPECT_NE(rejection.family, plan.report().family);
         EXPECT_FALSE(rejection.why.empty());
@@ -486,7 +516,7 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
   // too.
   std::vector<std::pair<std::string, const char*>> items;
   std::size_t next = 0;
-  for (const std::string_view family : {"sm75", "sm80", "sm90"}) {
+  for (const std::string_view family : {"sm75", "sm80", "sm90", "sm90_persistent"}) {
     for (const W4a16Gemm& one : tests::pairwise_gemm_descriptors_of(family)) {
       if (family == "sm75") items.emplace_back(one.text(), "sm_75");
       if (family == "sm75" && one.tile_m < 64) continue;
@@ -504,7 +534,7 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     const auto compiled = compiler->compile(made->source());
     const int spills = compiled.resources.spill_load_bytes + compiled.resources.spill_store_bytes;
     const auto plan = plan_of(text, architecture);
-    const bool changes_hands = plan.block.family == "sm90";
+    const bool changes_hands = plan.block.family == "sm90" || plan.block.is_persistent;
     const int at_launch = tests::registers_at_launch(codegen::find_architecture(architecture), plan.block.threads);
     const bool miscounted = changes_hands && compiled.resources.registers != at_launch;
     const int allowed = plan.report().spills_allowed_because.empty() ? 0 : w4a16_gemm::sm75::kMostSpilledBytes;

@@ -14,9 +14,9 @@ namespace cubit::tests {
 /// Makes a descriptor from one value per field. `family` is one of the fields. See is_legal_gemm.
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
-  static constexpr int kTiles[] = {8, 16, 32, 64};
+  static constexpr int kTiles[] = {8, 16, 32, 64, 128, 192, 256};
   static constexpr int kColumns[] = {256, 64, 32, 128, 224, 96, 160};
-  static constexpr const char* kFamilies[] = {"auto", "sm75", "sm80", "sm90"};
+  static constexpr const char* kFamilies[] = {"auto", "sm75", "sm80", "sm90", "sm90_persistent"};
   return {.format = static_cast<W4Format>(c[0]),
           .bits = c[10] == 0 ? 4 : 8,
           .group_size = kGroups[c[1]],
@@ -32,13 +32,24 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 4, 2, 6, 2, 2, 2, 2, 2, 4, 7, 2};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 7, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
+
+/// Whether family sm90_persistent alone has such tiles, or the descriptor names that family.
+inline bool is_persistent_gemm(const W4a16Gemm& descriptor) {
+  return descriptor.family == "sm90_persistent" || descriptor.tile_m > 64;
+}
 
 inline bool is_legal_gemm(const Combination& c) {
   const W4a16Gemm descriptor = gemm_descriptor(c);
   const bool awq = descriptor.format == W4Format::awq;
   if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   if (descriptor.alignment != 16 && !awq) return false;
+  if (is_persistent_gemm(descriptor)) {
+    const bool is_named = descriptor.family == "auto" || descriptor.family == "sm90_persistent";
+    return is_named && descriptor.tile_m >= 64 && descriptor.tile_n == 256 && descriptor.bits == 4 &&
+           descriptor.alignment == 16 && !descriptor.activation_order && !descriptor.atomic_splits &&
+           !descriptor.batch_invariant;
+  }
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
   if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;
   if (descriptor.tile_n < 256) {

@@ -1,5 +1,5 @@
-// The shared-memory accesses of the lanes. TMA and bulk copies and wgmma access shared memory too, but not lane by lane,
-// so that they are no accesses of a layout.
+// The shared-memory accesses of the lanes. TMA copies, bulk copies and wgmma access shared memory too, but not lane by
+// lane, so that they are no accesses of a layout.
 #include "ops/w4a16_gemm/accesses.hpp"
 #include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -21,9 +21,8 @@ TileAccess loads_by_k() {
   return {"loads of words", AccessKind::load, kGated ? 4 : 8, kParts * kRows * kConsumerWarps,
           [](int instance, int lane) -> MaybeByte {
             const int row = instance / kConsumerWarps % kRows;
-            return byte_at(persistent_lanes::FeaturesByK<kGated>::word(lane, instance % kConsumerWarps,
-                                                                       instance / kConsumerWarps / kRows, row / 2,
-                                                                       row % 2));
+            return byte_at(persistent_lanes::FeaturesByK<kGated>::word(
+                lane, instance % kConsumerWarps, instance / kConsumerWarps / kRows, row / 2, row % 2));
           }};
 }
 
@@ -31,12 +30,12 @@ template <bool kGated>
 TileAccess loads_by_n() {
   constexpr int kPairs = persistent_lanes::kSteps / 2;
   constexpr int kParts = kGated ? 2 : 1;
-  return {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kParts * kPairs * kConsumerWarps,
-          [](int instance, int lane) -> MaybeByte {
-            return byte_at(persistent_lanes::FeaturesByN<kGated>::words(lane, instance % kConsumerWarps,
-                                                                        instance / kConsumerWarps / kPairs,
-                                                                        instance / kConsumerWarps % kPairs));
-          }};
+  return {
+      "ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kParts * kPairs * kConsumerWarps,
+      [](int instance, int lane) -> MaybeByte {
+        return byte_at(persistent_lanes::FeaturesByN<kGated>::words(
+            lane, instance % kConsumerWarps, instance / kConsumerWarps / kPairs, instance / kConsumerWarps % kPairs));
+      }};
 }
 
 template <class Features, bool kGated>
@@ -71,8 +70,10 @@ std::vector<TileAccess> staging_accesses(const Plan& plan) {
   const int blocks = plan.store_rows / 8;
   const bool gated = plan.block.descriptor.is_gated();
   if (has_words_by_n(plan.block.descriptor))
-    return {gated ? stores_of_outputs<FeaturesByN<true>, true>(blocks) : stores_of_outputs<FeaturesByN<false>, false>(blocks)};
-  return {gated ? stores_of_outputs<FeaturesByK<true>, true>(blocks) : stores_of_outputs<FeaturesByK<false>, false>(blocks)};
+    return {gated ? stores_of_outputs<FeaturesByN<true>, true>(blocks)
+                  : stores_of_outputs<FeaturesByN<false>, false>(blocks)};
+  return {gated ? stores_of_outputs<FeaturesByK<true>, true>(blocks)
+                : stores_of_outputs<FeaturesByK<false>, false>(blocks)};
 }
 
 std::vector<TileAccess> exchange_accesses(const Plan& plan) {

@@ -15,14 +15,18 @@ class Sm90PersistentFamily final : public GemmFamily {
   std::string_view accepted() const override { return "sm_90a"; }
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
-    constexpr const char* kFewerRows = "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, and leave family out";
+    constexpr const char* kFewerRows =
+        "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, and leave family out";
     if (descriptor.tile_m < 64)
       return BrokenRule{"its tiles have 64 to 256 rows", "ask for tile_m=64, 128, 192 or 256, or leave family out"};
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};
     if (descriptor.activation_order)
       return BrokenRule{"with activation_order=true neighbours along k share no group", kFewerRows};
     if (descriptor.atomic_splits)
-      return BrokenRule{"the two blocks of a cluster add up their sums themselves, without atomics", "leave atomic_splits out"};
+      return BrokenRule{"the two blocks of a cluster add up their sums themselves, without atomics",
+                        "leave atomic_splits out"};
+    if (descriptor.batch_invariant)
+      return BrokenRule{"batch_invariant=true needs the same order of k in every tile", kFewerRows};
     if (descriptor.bits != 4) return BrokenRule{"there is no kernel of weights of 8 bits yet", kFewerRows};
     if (descriptor.alignment != 16)
       return BrokenRule{"tensor maps need rows that are multiples of 16 bytes, not alignment=4", kFewerRows};

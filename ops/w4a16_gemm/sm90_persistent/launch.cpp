@@ -41,8 +41,7 @@ runtime::TensorMap map_of_words(const Plan& plan, const Arguments& arguments) {
   if (!has_words_by_n(plan.block.descriptor))
     return matrix(arguments.qweight, 4, arguments.n, arguments.k / 8, std::int64_t{4} * arguments.n, box_columns,
                   words.rows);
-  return swizzled(
-      matrix(arguments.qweight, 4, arguments.n / 8, arguments.k, arguments.n / 2, box_columns, words.rows));
+  return swizzled(matrix(arguments.qweight, 4, arguments.n / 8, arguments.k, arguments.n / 2, box_columns, words.rows));
 }
 
 /// A matrix of one row has no stride, but a tensor map needs one.
@@ -96,8 +95,9 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
 }
 
 runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
-  const std::int64_t clusters =
-      schedule.splits > 1 ? schedule.tiles() : std::min(schedule.tiles(), block.resident_clusters(device.multiprocessors));
+  const std::int64_t clusters = schedule.splits > 1
+                                    ? schedule.tiles()
+                                    : std::min(schedule.tiles(), block.resident_clusters(device.multiprocessors));
   runtime::LaunchShape shape;
   shape.grid = {static_cast<unsigned>(kClusterBlocks * clusters), 1, 1};
   shape.cluster_blocks = kClusterBlocks;

@@ -50,14 +50,10 @@ Decision warp_decision() {
                       kConsumerRegisters, kProducerRegisters)};
 }
 
-Decision cluster_decision(const W4a16Gemm& descriptor) {
-  return {"cluster", "two blocks",
-          descriptor.batch_invariant
-              ? "they have neighbouring columns and share the activations by multicast; a launch divides k only if it "
-                "asks for splits=2, because a row's bits depend on that"
-              : "a launch chooses, from m, n, k and the device alone: the blocks have neighbouring columns and share "
-                "the activations by multicast, or, with few tiles, they have the same columns and half of k each, and "
-                "exchange sums by bulk copies"};
+Decision cluster_decision() {
+  return {"decomposition", "chosen at launch, from m, n, k and the device alone",
+          "the two blocks of a cluster have neighbouring columns and share the activations by multicast; or, with few "
+          "tiles, they have the same columns and half of k each, and exchange sums by bulk copies"};
 }
 
 Decision schedule_decision() {
@@ -103,23 +99,22 @@ void write_report(Plan& plan) {
   add_tile(report, {"sums of a warpgroup", plan.exchange, exchange_accesses(plan)});
   add_memory_map(report, plan);
   const auto layouts = layout_decisions(block.tiles, "as TMA box copies write the tensor and wgmma reads it");
-  report.decisions = {tile_decision(descriptor),
-                      tile_m_decision(descriptor),
-                      operands_of(descriptor),
-                      zeros_of(descriptor),
-                      word_order(descriptor),
-                      warp_decision(),
-                      {"copy of words", "TMA box copies", "they take no instructions of the consumer warps"},
-                      layouts[0],
-                      layouts[1],
-                      {"stages", std::to_string(block.stages),
-                       fmt::format("of {} bytes: as many as shared memory holds, and no more than latency needs",
-                                   plan.stage_bytes())},
-                      {"blocks_per_sm", "1",
-                       fmt::format("the block takes {} bytes of shared memory", block.shared_memory)},
-                      cluster_decision(descriptor),
-                      schedule_decision(),
-                      epilogue_decision(plan)};
+  report.decisions = {
+      tile_decision(descriptor),
+      tile_m_decision(descriptor),
+      operands_of(descriptor),
+      zeros_of(descriptor),
+      word_order(descriptor),
+      warp_decision(),
+      {"copy of words", "TMA box copies", "they take no instructions of the consumer warps"},
+      layouts[0],
+      layouts[1],
+      {"stages", std::to_string(block.stages),
+       fmt::format("of {} bytes: as many as shared memory holds, and no more than latency needs", plan.stage_bytes())},
+      {"blocks_per_sm", "1", fmt::format("the block takes {} bytes of shared memory", block.shared_memory)},
+      cluster_decision(),
+      schedule_decision(),
+      epilogue_decision(plan)};
   add_fragments(report, {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"});
   if (has_words_by_n(descriptor)) add_fragments(report, {"ldmatrix.x4.trans"});
 }

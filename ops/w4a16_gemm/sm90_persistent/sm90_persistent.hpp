@@ -16,17 +16,17 @@
 
 namespace cubit::ops::w4a16_gemm::sm90_persistent {
 
-inline constexpr int kWarpgroups = 2;           ///< of consumers
+inline constexpr int kWarpgroups = 2;  ///< of consumers
 inline constexpr int kClusterBlocks = 2;
-inline constexpr int kProducerRegisters = 40;   ///< per thread; the 384 threads begin with 168 each
+inline constexpr int kProducerRegisters = 40;  ///< per thread; the 384 threads begin with 168 each
 inline constexpr int kConsumerRegisters = 232;
 
 /// The plan of templates/kernels/sm90_persistent_gemm.cuh.
 struct Plan {
   BlockPlan block;
-  int store_rows = 0;              ///< rows of the output that a staging tile has
-  codegen::TileLayout staging;     ///< of one staging tile: the outputs of a warpgroup
-  codegen::TileLayout exchange;    ///< sums that one warpgroup gives away when a cluster splits k
+  int store_rows = 0;            ///< rows of the output that a staging tile has
+  codegen::TileLayout staging;   ///< of one staging tile: the outputs of a warpgroup
+  codegen::TileLayout exchange;  ///< sums that one warpgroup gives away when a cluster splits k
   PlanReport report;
 
   int activation_bytes() const { return block.tiles.activations.size(); }  ///< of a stage

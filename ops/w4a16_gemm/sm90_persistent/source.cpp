@@ -22,10 +22,9 @@ void add_epilogue(codegen::PlanHeader& header, const Plan& plan) {
   header.include("gemm/staged_epilogue.cuh")
       .layout("staging", plan.staging)
       .alias("Scaling", "cubit::UnscaledSums")
-      .alias("Epilogue",
-             fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
-                         function_type(descriptor.function), plan.store_rows, descriptor.is_gated(), descriptor.bias,
-                         descriptor.residual));
+      .alias("Epilogue", fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
+                                     function_type(descriptor.function), plan.store_rows, descriptor.is_gated(),
+                                     descriptor.bias, descriptor.residual));
 }
 
 }  // namespace

@@ -1,0 +1,287 @@
+// Tests of w4a16_gemm's family sm90_persistent without a device: the features of its lanes, and its launches.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "base/error.hpp"
+#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/kernels/persistent_gemm_arguments.h"
+#include "tests/support/gemm_descriptors.hpp"
+#include "tests/support/gemm_launches.hpp"
+
+namespace cubit::ops {
+namespace {
+
+namespace lanes = persistent_lanes;
+using tests::address;
+using tests::arguments_of;
+using tests::h200;
+using tests::plan_of;
+using Arguments = cubit_w4a16_gemm_arguments;
+
+// ---- lanes ----
+
+template <class Features>
+std::multiset<int> features_of_all_warps() {
+  std::multiset<int> features;
+  for (int warp = 0; warp < lanes::kConsumerWarps; ++warp) {
+    for (int group = 0; group < 8; ++group) {
+      for (int row = 0; row < 2; ++row) {
+        const int feature = Features::feature(4 * group, warp, row);
+        for (int i = 1; i < 4; ++i)
+          EXPECT_EQ(Features::feature(4 * group + i, warp, row), feature) << "lanes of a group have the same rows";
+        features.insert(feature);
+      }
+    }
+  }
+  return features;
+}
+
+TEST(PersistentLanes, EveryFeatureIsOneRowOfTheOperand) {
+  std::multiset<int> all;
+  for (int feature = 0; feature < lanes::kBlockFeatures; ++feature) all.insert(feature);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesByK<false>>(), all);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesByK<true>>(), all);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesByN<false>>(), all);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesByN<true>>(), all);
+}
+
+template <class Gated>
+void expect_gate_and_up_together() {
+  for (int warp = 0; warp < lanes::kConsumerWarps; ++warp) {
+    for (int lane = 0; lane < 32; ++lane)
+      EXPECT_EQ(Gated::feature(lane, warp, 1), Gated::feature(lane, warp, 0) + lanes::kBlockFeatures / 2);
+  }
+}
+
+TEST(PersistentLanes, AGateFeatureAndItsUpProjectionAreInOneLane) {
+  expect_gate_and_up_together<lanes::FeaturesByK<true>>();
+  expect_gate_and_up_together<lanes::FeaturesByN<true>>();
+}
+
+// A word along n has columns 0, 2, 4, 6, 1, 3, 5, 7 in its nibbles, and ldmatrix gives lane 4 g + q the four nibbles of
+// 16-bit value g of a row.
+TEST(PersistentLanes, NibblesByNAreOfTheLanesFeatures) {
+  constexpr int kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  for (int warp = 0; warp < lanes::kConsumerWarps; ++warp) {
+    for (int lane = 0; lane < 32; ++lane) {
+      const auto feature_at = [&](int row_byte, int nibble) {
+        const int value = row_byte / 2 + lane / 4;  // 16-bit values of a row, four nibbles each
+        return value / 2 * 8 + kOrder[value % 2 * 4 + nibble];
+      };
+      using Plain = lanes::FeaturesByN<false>;
+      using Gated = lanes::FeaturesByN<true>;
+      for (int row = 0; row < 2; ++row) {
+        EXPECT_EQ(Plain::feature(lane, warp, row),
+                  feature_at(Plain::words(lane, warp, 0, 0).byte, Plain::nibble(lane, warp) + row));
+        EXPECT_EQ(Gated::feature(lane, warp, row),
+                  feature_at(Gated::words(lane, warp, row, 0).byte, Gated::nibble(lane, warp)));
+      }
+    }
+  }
+}
+
+template <class Features, bool kGated>
+void expect_outputs_once() {
+  constexpr int kRun = (kGated ? 1 : 2) * (Features::kExchanges ? 2 : 1);
+  constexpr int kStores = Features::kExchanges ? 1 : 2;
+  std::set<std::tuple<int, int, int>> stored;  // warpgroup, token, output
+  for (int warp = 0; warp < lanes::kConsumerWarps; ++warp) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < kStores; ++i) {
+        const lanes::Place at = lanes::stored_outputs<Features, kGated>(lane, warp, 3, i);
+        for (int j = 0; j < kRun; ++j)
+          EXPECT_TRUE(stored.insert({warp / 4, at.row, at.byte / 2 + j}).second) << warp << ' ' << lane;
+        // The lane, or the lane that it exchanges with, has the output's feature as a row.
+        const int first = warp / 4 * lanes::warpgroup_outputs(kGated) + at.byte / 2;
+        for (int j = 0; j < kRun; ++j) {
+          const bool is_own = Features::feature(lane, warp, 0) == first + j || Features::feature(lane, warp, 1) == first + j;
+          const bool is_others =
+              Features::feature(lane ^ 4, warp, 0) == first + j || Features::feature(lane ^ 4, warp, 1) == first + j;
+          EXPECT_TRUE(is_own || (Features::kExchanges && is_others)) << warp << ' ' << lane;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(stored.size(), 2u * 8 * lanes::warpgroup_outputs(kGated)) << "of a block of 8 tokens";
+}
+
+TEST(PersistentLanes, EveryOutputIsStoredOnce) {
+  expect_outputs_once<lanes::FeaturesByK<false>, false>();
+  expect_outputs_once<lanes::FeaturesByK<true>, true>();
+  expect_outputs_once<lanes::FeaturesByN<false>, false>();
+  expect_outputs_once<lanes::FeaturesByN<true>, true>();
+}
+
+// The kernel computes a lane's first address of words. All other addresses are at the same distances in all lanes.
+TEST(PersistentLanes, WordsAreAtTheSameDistancesForAllLanes) {
+  for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors_of("sm90_persistent")) {
+    const auto plan = plan_of(descriptor.text());
+    const Tile& words = plan.words();
+    const codegen::TileAccess& access = words.accesses.at(0);
+    const auto at = [&](int instance, int lane) { return words.layout.address(access.at(instance, lane).value()); };
+    for (int i = 0; i < access.instances; ++i) {
+      const int warp = i % lanes::kConsumerWarps;
+      for (int lane = 0; lane < 32; ++lane)
+        EXPECT_EQ(at(i, lane) - at(warp, lane), at(i - warp, 0) - at(0, 0)) << descriptor.text();
+    }
+  }
+}
+
+// ---- launches ----
+
+struct Encoded {
+  Launch launch;
+  PersistentGemmArguments parameters;
+  std::vector<runtime::TensorMap> maps;
+};
+
+Encoded encode(const char* text, const Arguments& arguments) {
+  Encoded result{plan_of(text).encode(arguments, nullptr, 0, h200()), {}, {}};
+  std::memcpy(&result.parameters, result.launch.parameters.data(), sizeof result.parameters);
+  for (const MapParameter& one : result.launch.maps.all()) {
+    EXPECT_EQ(one.offset % alignof(runtime::EncodedTensorMap), 0u);
+    EXPECT_EQ(runtime::broken_rule(one.map), "");
+    result.maps.push_back(one.map);
+  }
+  return result;
+}
+
+TEST(PersistentLaunch, HasMapsOfWordsActivationsAndOutput) {
+  auto arguments = arguments_of(300, 1032, 640);
+  arguments.activation_stride = 704;
+  arguments.output_stride = 1040;
+  const auto maps = encode("w4a16_gemm:tile_m=256", arguments).maps;
+  ASSERT_EQ(maps.size(), 3u);
+  EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
+                                         .element_bytes = 4,
+                                         .rank = 2,
+                                         .sizes = {1032, 640 / 8},
+                                         .strides = {4 * 1032},
+                                         .box = {128, 8}}))
+      << "the columns of a block, and the words of a stage: " << maps[0].text();
+  EXPECT_EQ(maps[1], (runtime::TensorMap{.base = 0x1000,
+                                         .element_bytes = 2,
+                                         .rank = 2,
+                                         .sizes = {640, 300},
+                                         .strides = {2 * 704},
+                                         .box = {64, 128},
+                                         .swizzle = runtime::TensorSwizzle::span128}))
+      << "half of a tile's rows: " << maps[1].text();
+  EXPECT_EQ(maps[2], (runtime::TensorMap{.base = 0x5000,
+                                         .element_bytes = 2,
+                                         .rank = 2,
+                                         .sizes = {1032, 300},
+                                         .strides = {2 * 1040},
+                                         .box = {64, 64},
+                                         .swizzle = runtime::TensorSwizzle::span128}))
+      << "the outputs of a warpgroup: " << maps[2].text();
+}
+
+TEST(PersistentLaunch, BoxesOfOtherFormatsAndOfGates) {
+  const auto arguments = arguments_of(200, 1024, 640);
+  using runtime::TensorSwizzle;
+  const auto expect_boxes = [&](const char* text, std::uint32_t words, std::uint32_t rows, TensorSwizzle swizzle,
+                                std::uint32_t outputs, std::uint32_t tokens) {
+    const auto maps = encode(text, arguments).maps;
+    EXPECT_EQ(maps.at(0).box, (std::array<std::uint32_t, 5>{words, rows})) << text;
+    EXPECT_EQ(maps.at(0).swizzle, swizzle) << text;
+    EXPECT_EQ(maps.at(2).box, (std::array<std::uint32_t, 5>{outputs, tokens})) << text;
+  };
+  expect_boxes("w4a16_gemm:tile_m=192", 128, 8, TensorSwizzle::none, 64, 32);
+  expect_boxes("w4a16_gemm:tile_m=128,function=silu_gate", 64, 8, TensorSwizzle::none, 32, 64);
+  expect_boxes("w4a16_gemm:format=awq,tile_m=128", 16, 64, TensorSwizzle::span64, 64, 64);
+  expect_boxes("w4a16_gemm:format=awq,tile_m=256,function=silu_gate", 8, 64, TensorSwizzle::span32, 32, 64);
+}
+
+TEST(PersistentLaunch, AMatrixOfOneRowNeedsNoStride) {
+  auto arguments = arguments_of(1, 256, 328);
+  arguments.activation_stride = 0;
+  arguments.output_stride = 0;
+  const auto maps = encode("w4a16_gemm:tile_m=128,group_size=all", arguments).maps;
+  EXPECT_EQ(maps.at(1).strides[0], 2u * 328);
+  EXPECT_EQ(maps.at(2).strides[0], 2u * 256);
+}
+
+// 132 multiprocessors hold 66 clusters. Few tiles leave clusters idle unless the two blocks of a cluster divide k.
+TEST(PersistentLaunch, ClustersDivideKWhereTilesAreFew) {
+  const auto few = encode("w4a16_gemm:tile_m=256", arguments_of(256, 8192, 8192));
+  EXPECT_EQ(few.launch.shape.cluster_blocks, 2u);
+  EXPECT_EQ(few.launch.shape.grid, (std::array<unsigned, 3>{2 * 64, 1, 1}));
+  EXPECT_EQ(few.parameters.feature_tiles, 64);
+  EXPECT_EQ(few.parameters.slabs, 128);
+  EXPECT_EQ(few.parameters.split_slabs, 64);
+  const auto many = encode("w4a16_gemm:tile_m=256", arguments_of(4096, 8192, 8192));
+  EXPECT_EQ(many.launch.shape.grid, (std::array<unsigned, 3>{2 * 66, 1, 1})) << "clusters take tiles in turn";
+  EXPECT_EQ(many.parameters.token_tiles, 16);
+  EXPECT_EQ(many.parameters.feature_tiles, 32);
+  EXPECT_EQ(many.parameters.tile_group, 4);
+  EXPECT_EQ(many.parameters.split_slabs, 0);
+}
+
+TEST(PersistentLaunch, ACallerChoosesTheDecomposition) {
+  auto arguments = arguments_of(4096, 8192, 8192);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 2;
+  const auto split = encode("w4a16_gemm:tile_m=256", arguments);
+  EXPECT_EQ(split.parameters.split_slabs, 64);
+  EXPECT_EQ(split.launch.shape.grid[0], 2u * 16 * 64) << "each cluster has one tile";
+  arguments = arguments_of(256, 8192, 8192);
+  arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
+  EXPECT_EQ(encode("w4a16_gemm:tile_m=256", arguments).parameters.split_slabs, 0);
+}
+
+// The second slice begins with a whole group, and no slice is empty.
+TEST(PersistentLaunch, SlicesBeginWithGroups) {
+  const auto split_slabs = [](const char* text, int k) {
+    auto arguments = arguments_of(128, 256, k);
+    arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+    arguments.splits = 2;
+    return encode(text, arguments).parameters.split_slabs;
+  };
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128", 384), 4) << "of 6 slabs, two of which are a group";
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128", 128), 0) << "one group";
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=64", 320), 3);
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=32", 96), 1);
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=all", 8), 0);
+}
+
+TEST(PersistentLaunch, NeedsNoWorkspaceAndTakesNoRows) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=128");
+  EXPECT_EQ(plan.workspace_bytes(arguments_of(128, 8192, 8192), h200()), 0u);
+  EXPECT_TRUE(plan.encode(arguments_of(0, 256, 128), nullptr, 0, h200()).empty);
+}
+
+TEST(PersistentLaunch, RefusalsNameTheRule) {
+  const auto sentence = [](const Arguments& arguments) -> std::string {
+    try {
+      encode("w4a16_gemm:tile_m=128", arguments);
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), Status::invalid_argument);
+      return failure.what();
+    }
+    return "accepted";
+  };
+  auto arguments = arguments_of(128, 256, 256);
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  EXPECT_EQ(sentence(arguments),
+            "decomposition = 3 of w4a16_gemm:tile_m=128: in family sm90_persistent the two blocks of a cluster compute "
+            "two tiles, or two slices of one tile; accepted: 0, 1 or 2");
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 4;
+  EXPECT_EQ(sentence(arguments),
+            "splits = 4 of w4a16_gemm:tile_m=128: in family sm90_persistent the two blocks of a cluster compute two "
+            "tiles, or two slices of one tile; accepted: 0, 1 or 2");
+  arguments = arguments_of(128, 256, 256);
+  arguments.activation_stride = 0;
+  EXPECT_EQ(sentence(arguments),
+            "activation_stride = 0: family sm90_persistent reads rows by a tensor map, whose stride must be a multiple "
+            "of 8 from 8 on (any stride: tile_m=64 and family=sm80)");
+}
+
+}  // namespace
+}  // namespace cubit::ops
