@@ -17,7 +17,7 @@ ROWS = [1, 16, 32, 64, 128]
 # Layers of models with 7 to 70 billion weights: query projections, gate and up projections, down projections.
 SHAPES = [(5120, 5120), (6144, 4096), (10240, 8192), (11008, 4096), (14336, 4096), (18944, 3584), (13824, 5120),
           (4096, 11008), (3584, 18944), (5120, 13824), (1024, 8192)]
-TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 32)]
+TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 32)] + [(m, 256) for m in (128, 192, 256)]
 
 
 def suggest(program, descriptor, sizes):

@@ -28,7 +28,8 @@
 namespace cubit {
 
 /// Scaling role of operands that are scaled before they are multiplied: the accumulator is the product. Interface of a
-/// scaling role: value(sum, row, token) for a lane's row 0 or 1 and a token of the tile.
+/// scaling role: value(sum, row, token), which makes a float of an accumulator for a lane's row 0 or 1 and a token of
+/// the output.
 struct UnscaledSums {
   static __device__ __forceinline__ float value(float sum, int, int) { return sum; }
 };
@@ -41,7 +42,7 @@ class StagedEpilogue {
   using Features = typename Weights::Features;
   using Tile = typename Weights::Tile;
   static constexpr int kRows = kIsGated ? 1 : 2;                       ///< outputs of a lane's two features
-  static constexpr int kRun = kRows * (Features::kExchanges ? 2 : 1);  ///< neighbouring outputs of one store
+  static constexpr int kRun = kRows * (Features::kExchanges ? 2 : 1);  ///< outputs of one store, which are neighbours
   static constexpr int kRunTokens = Features::kExchanges ? 1 : 2;      ///< stores per block of 8 tokens
   static constexpr int kOutputs = persistent_lanes::warpgroup_outputs(kIsGated);
 
@@ -75,7 +76,7 @@ class StagedEpilogue {
       for (int block = 0; block < kTokens / 8; ++block) {
         const int index = part * (kTokens / 8) + block;
         float runs[kRunTokens][kRun];
-        make_runs(runs, sums[index], bias, scaling, 8 * index);
+        make_runs(runs, sums[index], bias, scaling, token + 8 * index);
 #pragma unroll
         for (int i = 0; i < kRunTokens; ++i) {
           const persistent_lanes::Place at = persistent_lanes::stored_outputs<Features, kIsGated>(lane, warp, block, i);
@@ -117,7 +118,8 @@ class StagedEpilogue {
   }
 
   /// Applies bias, function and gate to a block of 8 tokens, and gathers neighbouring outputs.
-  static __device__ __forceinline__ void make_runs(float (&runs)[kRunTokens][kRun], const float (&sums)[4],
+  template <class Sum>
+  static __device__ __forceinline__ void make_runs(float (&runs)[kRunTokens][kRun], const Sum (&sums)[4],
                                                    const float (&bias)[2], const Scaling& scaling, int token) {
     float outputs[kRows][2];  // [feature][token]
 #pragma unroll

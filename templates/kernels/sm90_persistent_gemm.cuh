@@ -131,9 +131,14 @@ __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, con
 }
 
 /// Main loop of the consumer warps.
+///
+/// A warp is blocked while it starts wgmma instructions whose A operand comes from registers, and the tensor cores then
+/// wait for what the warp still has to do before the next slab. Everything but the conversion of words is therefore
+/// done early: if plan::kWordsAhead, words are loaded a whole slab before their conversion, which takes registers.
 class Consumer {
  public:
   using Sums = plan::Product::Sums;
+  using Words = plan::Weights::Words;
 
   __device__ __forceinline__ Consumer(Ring ring, const BlockWork& work)
       : ring_(ring), lane_releases_(lane_index() < (work.splits_k ? 1 : 2)) {
@@ -145,15 +150,17 @@ class Consumer {
   /// Sets `sums` to the products of slabs first_slab to end_slab - 1 of a tile; there is at least one slab.
   __device__ __forceinline__ void multiply(const Arguments& args, const BlockWork& work, Tile features, Sums& sums) {
     plan::Weights weights(args, features, work.first_slab);
-    typename plan::Weights::Words words;
-    wait_barrier(ring_.full(place_), place_.parity);
-    weights.load(words, ring_.weights(place_));
-    weights.template convert<0>(words);
-    previous_ = place_;
+    Words words[kWordSets];
+    previous_ = ahead_;
+    current_ = ahead_;
+    load_words(weights, words[0]);
+    weights.template convert<0>(words[0]);
+    if (plan::kWordsAhead && work.first_slab + 1 < work.end_slab) load_words(weights, words[kWordSets - 1]);
+    describe_activations();
 #pragma unroll 1
     for (int slab = work.first_slab; slab < work.end_slab; slab += 2) {
-      multiply_slab<0>(weights, words, sums, slab > work.first_slab, slab + 1 < work.end_slab);
-      if (slab + 1 < work.end_slab) multiply_slab<1>(weights, words, sums, true, slab + 2 < work.end_slab);
+      multiply_slab<0>(weights, words, sums, slab > work.first_slab, work.end_slab - slab);
+      if (slab + 1 < work.end_slab) multiply_slab<1>(weights, words, sums, true, work.end_slab - slab - 1);
     }
     wait_products<0>();
     plan::Product::settle(sums);
@@ -161,29 +168,42 @@ class Consumer {
   }
 
  private:
-  /// Starts the products of one slab, and meanwhile makes the operands of the next slab.
+  static constexpr int kWordSets = plan::kWordsAhead ? 2 : 1;
+
+  /// Starts the products of one slab, and meanwhile makes the operands of the next slab. `left`: slabs of the tile from
+  /// this one on.
   template <int kBuffer>
-  __device__ __forceinline__ void multiply_slab(plan::Weights& weights, typename plan::Weights::Words& words,
-                                                Sums& sums, bool adds, bool has_next) {
-    // The shuffle shows the compiler that the address is equal in all lanes, which matrix descriptors require.
-    const uint64 b = plan::Activations::describe(__shfl_sync(kFullWarp, ring_.activations(place_), 0));
+  __device__ __forceinline__ void multiply_slab(plan::Weights& weights, Words (&words)[kWordSets], Sums& sums,
+                                                bool adds, int left) {
+    constexpr int kNext = kWordSets - 1 - kBuffer * (kWordSets - 1);  // set of the next slab's words
     fence_products();
 #pragma unroll
     for (int step = 0; step < persistent_lanes::kSteps; ++step) {
-      plan::Product::start(sums, weights.template operand<kBuffer>(step), b + step * plan::Activations::kStepOffset,
-                           step > 0 || adds ? 1 : 0);
+      plan::Product::start(sums, weights.template operand<kBuffer>(step),
+                           activations_ + step * plan::Activations::kStepOffset, step > 0 || adds ? 1 : 0);
     }
     commit_products();
-    const StagePlace own = place_;
-    place_.advance();
-    if (has_next) {
-      wait_barrier(ring_.full(place_), place_.parity);
-      weights.load(words, ring_.weights(place_));
-    }
+    if (!plan::kWordsAhead && left > 1) load_words(weights, words[0]);
     wait_products<1>();
     if (adds) release(previous_);
-    previous_ = own;
-    if (has_next) weights.template convert<kBuffer ^ 1>(words);
+    previous_ = current_;
+    current_.advance();
+    if (left == 1) return;
+    if (plan::kWordsAhead && left > 2) load_words(weights, words[kWordSets - 1 - kNext]);
+    describe_activations();
+    weights.template convert<kBuffer ^ 1>(words[kNext]);
+  }
+
+  /// Waits for the next stage and loads its words.
+  __device__ __forceinline__ void load_words(const plan::Weights& weights, Words& words) {
+    wait_barrier(ring_.full(ahead_), ahead_.parity);
+    weights.load(words, ring_.weights(ahead_));
+    ahead_.advance();
+  }
+
+  /// The shuffle shows the compiler that the address is equal in all lanes, which matrix descriptors require.
+  __device__ __forceinline__ void describe_activations() {
+    activations_ = plan::Activations::describe(__shfl_sync(kFullWarp, ring_.activations(current_), 0));
   }
 
   /// All products that read the stage are complete.
@@ -194,9 +214,11 @@ class Consumer {
 
   Ring ring_;
   bool lane_releases_;
-  uint32 released_;  ///< `empty` barrier of stage 0 in the block whose stages this lane releases
-  StagePlace place_;
-  StagePlace previous_;
+  uint32 released_;      ///< `empty` barrier of stage 0 in the block whose stages this lane releases
+  uint64 activations_;   ///< descriptor of the current slab's activations
+  StagePlace ahead_;     ///< stage whose words are loaded next
+  StagePlace current_;   ///< stage whose products are started next
+  StagePlace previous_;  ///< stage whose products were started last
 };
 
 __device__ __forceinline__ void compute_tiles(const Arguments& args, Ring ring, const BlockWork& work) {

@@ -30,7 +30,7 @@ __device__ __forceinline__ uint32 multiply_add_pairs(uint32 a, uint32 b, uint32 
   return result;
 }
 
-/// What a lane needs to convert the weights of one feature and one group.
+/// Factors with which a lane converts the weights of one feature and one group.
 template <class Element>
 struct W4Factor;
 

@@ -119,7 +119,8 @@ struct W4WordsByN {
       float(&last)[4] = block[1];
       const float others[2] = {__shfl_xor_sync(kFullWarp, select_value(odd, first[row], last[row]), 4),
                                __shfl_xor_sync(kFullWarp, select_value(odd, first[2 + row], last[2 + row]), 4)};
-      const float kept[2] = {select_value(odd, last[row], first[row]), select_value(odd, last[2 + row], first[2 + row])};
+      const float kept[2] = {select_value(odd, last[row], first[row]),
+                             select_value(odd, last[2 + row], first[2 + row])};
       first[row] = select_value(odd, others[0], kept[0]);
       first[2 + row] = select_value(odd, kept[0], others[0]);
       last[row] = select_value(odd, others[1], kept[1]);

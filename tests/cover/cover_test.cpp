@@ -176,7 +176,7 @@ struct Item {
   bool deals_shares() const { return decided("split_kv").starts_with("a balanced share"); }
   /// Of w4a16_gemm: whether blocks can share k.
   bool can_share_k() const { return decided("decomposition") != "all of k in a block"; }
-  /// Whether blocks that share k use the workspace. Those of family sm90_persistent are one cluster.
+  /// Whether blocks that share k use the workspace. In family sm90_persistent such blocks form a cluster.
   bool uses_workspace() const { return can_share_k() && plan.at("family") != "sm90_persistent_w4a16_gemm"; }
 
  private:
@@ -351,6 +351,7 @@ std::optional<Json> plan_if_legal(const std::string& descriptor, const char* arc
 /// Descriptors of an operator, the default first: some kernel family takes one of them. Each is tried with each family.
 std::vector<std::string> simple_descriptors(const std::string& name) {
   if (name == "gqa_decode") return {name + ":", name + ":query=fp16,kv=fp16,output=fp16,"};
+  if (name == "w4a16_gemm") return {name + ":", name + ":tile_m=64,"};
   return {name + ":"};
 }
 

@@ -99,7 +99,8 @@ void expect_outputs_once() {
         // The lane, or the lane that it exchanges with, has the output's feature as a row.
         const int first = warp / 4 * lanes::warpgroup_outputs(kGated) + at.byte / 2;
         for (int j = 0; j < kRun; ++j) {
-          const bool is_own = Features::feature(lane, warp, 0) == first + j || Features::feature(lane, warp, 1) == first + j;
+          const bool is_own =
+              Features::feature(lane, warp, 0) == first + j || Features::feature(lane, warp, 1) == first + j;
           const bool is_others =
               Features::feature(lane ^ 4, warp, 0) == first + j || Features::feature(lane ^ 4, warp, 1) == first + j;
           EXPECT_TRUE(is_own || (Features::kExchanges && is_others)) << warp << ' ' << lane;

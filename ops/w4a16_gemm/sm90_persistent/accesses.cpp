@@ -14,39 +14,39 @@ using persistent_lanes::kConsumerWarps;
 
 TileByte byte_at(persistent_lanes::Place place) { return {place.row, place.byte}; }
 
-template <bool kGated>
+template <bool IsGated>
 TileAccess loads_by_k() {
   constexpr int kRows = 2 * persistent_lanes::kSteps;
-  constexpr int kParts = kGated ? 2 : 1;
-  return {"loads of words", AccessKind::load, kGated ? 4 : 8, kParts * kRows * kConsumerWarps,
+  constexpr int kParts = IsGated ? 2 : 1;
+  return {"loads of words", AccessKind::load, IsGated ? 4 : 8, kParts * kRows * kConsumerWarps,
           [](int instance, int lane) -> MaybeByte {
             const int row = instance / kConsumerWarps % kRows;
-            return byte_at(persistent_lanes::FeaturesByK<kGated>::word(
+            return byte_at(persistent_lanes::FeaturesByK<IsGated>::word(
                 lane, instance % kConsumerWarps, instance / kConsumerWarps / kRows, row / 2, row % 2));
           }};
 }
 
-template <bool kGated>
+template <bool IsGated>
 TileAccess loads_by_n() {
   constexpr int kPairs = persistent_lanes::kSteps / 2;
-  constexpr int kParts = kGated ? 2 : 1;
+  constexpr int kParts = IsGated ? 2 : 1;
   return {
       "ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kParts * kPairs * kConsumerWarps,
       [](int instance, int lane) -> MaybeByte {
-        return byte_at(persistent_lanes::FeaturesByN<kGated>::words(
+        return byte_at(persistent_lanes::FeaturesByN<IsGated>::words(
             lane, instance % kConsumerWarps, instance / kConsumerWarps / kPairs, instance / kConsumerWarps % kPairs));
       }};
 }
 
-template <class Features, bool kGated>
+template <class Features, bool IsGated>
 TileAccess stores_of_outputs(int blocks) {
-  constexpr int kRunBytes = 2 * (kGated ? 1 : 2) * (Features::kExchanges ? 2 : 1);
+  constexpr int kRunBytes = 2 * (IsGated ? 1 : 2) * (Features::kExchanges ? 2 : 1);
   constexpr int kStores = Features::kExchanges ? 1 : 2;
   return {"stores of outputs", AccessKind::store, kRunBytes, kStores * blocks * kConsumerWarps,
           [](int instance, int lane) -> MaybeByte {
             const int store = instance / kConsumerWarps;
-            return byte_at(persistent_lanes::stored_outputs<Features, kGated>(lane, instance % kConsumerWarps,
-                                                                              store / kStores, store % kStores));
+            return byte_at(persistent_lanes::stored_outputs<Features, IsGated>(lane, instance % kConsumerWarps,
+                                                                               store / kStores, store % kStores));
           }};
 }
 

@@ -64,6 +64,8 @@ BlockPlan make_block(const W4a16Gemm& descriptor) {
 
 }  // namespace
 
+bool loads_words_ahead(const W4a16Gemm& descriptor) { return descriptor.tile_m < 256; }
+
 int Plan::shared_memory(int stages) const {
   return barriers_at(stages) + stages * kStageBarrierBytes + kExchangeBarrierBytes;
 }

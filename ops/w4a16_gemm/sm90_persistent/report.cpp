@@ -42,12 +42,14 @@ Decision word_order(const W4a16Gemm& descriptor) {
           "a byte is a pair along k, as the A operand needs it, so that nobody reorders activations"};
 }
 
-Decision warp_decision() {
+Decision warp_decision(const W4a16Gemm& descriptor) {
   return {"warps", fmt::format("{} consumer warps, 1 producer warp", persistent_lanes::kConsumerWarps),
-          fmt::format("a consumer warp starts the products of a stage and dequantises the next stage meanwhile; the "
-                      "producer's warpgroup gives registers to the consumers: {} per thread of a consumer, and {} of "
+          fmt::format("a consumer warp starts the products of a stage and dequantises the next stage meanwhile, whose "
+                      "words it has loaded {}; the producer's warpgroup gives registers to the consumers: {} per "
+                      "thread of a consumer, and {} of "
                       "a producer",
-                      kConsumerRegisters, kProducerRegisters)};
+                      loads_words_ahead(descriptor) ? "one stage earlier" : "just before", kConsumerRegisters,
+                      kProducerRegisters)};
 }
 
 Decision cluster_decision() {
@@ -105,7 +107,7 @@ void write_report(Plan& plan) {
       operands_of(descriptor),
       zeros_of(descriptor),
       word_order(descriptor),
-      warp_decision(),
+      warp_decision(descriptor),
       {"copy of words", "TMA box copies", "they take no instructions of the consumer warps"},
       layouts[0],
       layouts[1],

@@ -39,6 +39,10 @@ struct Plan {
 
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 
+/// Consumer warps load the words of a stage one stage before they dequantise them. With 256 rows the accumulators leave
+/// no registers for that, and the products take longer than all else.
+bool loads_words_ahead(const W4a16Gemm& descriptor);
+
 std::vector<codegen::TileAccess> word_accesses(const W4a16Gemm& descriptor);
 std::vector<codegen::TileAccess> staging_accesses(const Plan& plan);
 std::vector<codegen::TileAccess> exchange_accesses(const Plan& plan);

@@ -45,6 +45,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .constant("kBarriersAt", plan.barriers_at(block.stages))
       .constant("kProducerRegisters", kProducerRegisters)
       .constant("kConsumerRegisters", kConsumerRegisters)
+      .flag("kWordsAhead", loads_words_ahead(descriptor))
       .flag("kOverlaps", architecture.kernel_overlap)
       .layout("word_stage", block.tiles.words)
       .alias("Element", element_type(descriptor.element))
