@@ -3,6 +3,7 @@
 #include "ops/w4a16_gemm/model.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/w4a16_gemm/plan.hpp"
 #include "ops/w4a16_gemm/schedule.hpp"
@@ -110,17 +111,19 @@ double time_of_narrow_blocks(const BlockPlan& block, const Schedule& schedule, c
   return std::max(products, kLaunchOfWords + time_of_words(block, schedule, memory_bytes_per_second)) + merge;
 }
 
-/// Clusters compute one tile after another. Where a cluster divides k, it has one tile, and stores half of it with each
-/// block.
+/// Clusters compute one tile after another. A cluster that divides k computes one tile, and each of its blocks stores
+/// half of that tile.
 double time_of_clusters(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device,
                         std::int64_t memory_bytes_per_second) {
-  constexpr double kLaunch = 3.5;  // microseconds, including the first stages
+  constexpr double kLaunch = 2.5;  // microseconds, including the first stages
   const auto& times = std::get<PersistentTimes>(block.times);
   const std::int64_t resident = block.resident_clusters(device.multiprocessors);
   const std::int64_t rounds = (schedule.tiles() + resident - 1) / resident;
+  const double working = static_cast<double>(schedule.tiles()) / static_cast<double>(rounds * resident);
+  const double slab = std::lerp(times.slab, times.full_slab, std::clamp(2 * working - 1, 0.0, 1.0));
   const bool splits = schedule.splits > 1;
-  const double tile = splits ? block.first_slice(schedule.stages) * times.slab + times.exchange + times.epilogue / 2
-                             : schedule.stages * times.slab + times.epilogue;
+  const double tile = splits ? block.first_slice(schedule.stages) * slab + times.exchange + times.epilogue / 2
+                             : schedule.stages * slab + times.epilogue;
   const double products = kLaunch + static_cast<double>(rounds) * tile;
   if (memory_bytes_per_second == 0) return products;
   return std::max(products, kLaunch + time_of_words(block, schedule, memory_bytes_per_second));

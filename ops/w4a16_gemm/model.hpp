@@ -35,9 +35,10 @@ struct NarrowTimes {
 
 /// Times of the blocks of a persistent cluster, in microseconds.
 struct PersistentTimes {
-  double slab = 0;      ///< one pipeline stage of 64 k's, of which a cluster has 256 columns
-  double epilogue = 0;  ///< storing a tile
-  double exchange = 0;  ///< adding up the two slices of a tile within a cluster
+  double slab = 0;       ///< one pipeline stage of 64 k's while at most half of the multiprocessors work
+  double full_slab = 0;  ///< the same while all multiprocessors work, which lowers the clock
+  double epilogue = 0;   ///< storing a tile
+  double exchange = 0;   ///< adding up the two slices of a tile within a cluster
 };
 
 using Times = std::variant<WideTimes, NarrowTimes, PersistentTimes>;

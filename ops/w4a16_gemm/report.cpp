@@ -66,8 +66,8 @@ Decision mma_sync_tile_decision(const BlockPlan& block) {
 Decision tile_m_decision(const W4a16Gemm& descriptor) {
   return {"tile_m", std::to_string(descriptor.tile_m),
           "as the descriptor asks: registers and the loop depend on tile_m, so tile_m is no launch argument. The "
-          "fastest value is mostly the smallest that holds the rows, up to 64 (ask cubit suggest); more rows are more "
-          "blocks, which find most weights in the L2"};
+          "fastest value is mostly the smallest that holds the rows, up to 64, or up to 256 in family sm90_persistent "
+          "(ask cubit suggest); more rows are more blocks, which find most weights in the L2"};
 }
 
 Decision operand_decision(const W4a16Gemm& descriptor) {
