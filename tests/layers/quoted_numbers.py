@@ -9,7 +9,7 @@ time, and an empty cell quotes nothing. The script needs only Python's standard 
 import json
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Union
+from typing import Callable, Iterator, NamedTuple, Optional, Union
 
 
 class Table(NamedTuple):
@@ -82,6 +82,11 @@ def stored(kv: str) -> Callable[[dict], bool]:
     return lambda case: f",{kv}" in case["descriptor"] if kv else "kv=" not in case["descriptor"].replace("per_kv", "")
 
 
+def beside(peer: Optional[str]) -> Callable[[dict], bool]:
+    """The cases of a contender at 8192 x 8192; None is cubit."""
+    return lambda case: case.get("peer") == peer and (case["sizes"]["n"], case["sizes"]["k"]) == (8192, 8192)
+
+
 TABLES = [
     by_batch("README.md", ["bf16", "fp8_e4m3", "int4_rows, 4 groups"]),
     by_rows("README.md", SHAPES[:2]),
@@ -103,6 +108,10 @@ TABLES = [
            "lengths on the device": variant("lengths on the device", 8, "B=128"),
            "64 sequences, lengths log-uniform in 1 to 32768": variant("64 sequences", 8, "ragged")},
           [stored(""), stored("kv=fp8_e4m3"), stored(INT4)]),
+    Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=128 | M=256 | M=512 | M=1024 | M=2048 | M=4096 |",
+          "w4a16_gemm_batch_sizes_h200.json",
+          {"cubit": beside(None), "cuBLAS fp16": beside("cuBLAS fp16"), "Humming": beside("Humming")},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (128, 256, 512, 1024, 2048, 4096)]),
     by_rows("docs/operators/w4a16_gemm.md", SHAPES),
     Table("docs/operators/w4a16_gemm.md", "| kernel | M=1 | M=16 |", "w4a16_gemm_h200.json",
           {name: lambda case, fields=fields: case["group"] in ("other formats and types", "weights of 8 bits") and
