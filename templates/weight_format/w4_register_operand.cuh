@@ -75,8 +75,9 @@ class W4Operand {
                                                     uint32 barrier) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      // A box begins inside the tensor. What it holds for features that do not exist is not stored.
-      const int column = min(tile.column(args.n, i * Tile::kOutputs), args.n - 8);
+      // A box may lie outside the tensor, and then holds zeros. Its first byte must be a multiple of 16 bytes away from
+      // the beginning of a row, or the GPU reports an illegal instruction.
+      const int column = tile.column(args.n, i * Tile::kOutputs);
       copy_box(dst + i * (kBytes / kRows), map, column / columns_per_word, row, barrier);
     }
   }
