@@ -66,8 +66,8 @@ void add_resources(nlohmann::ordered_json& plan, const ExplainOptions& options, 
 }
 
 /// Runs made-up data of the operator's default sizes on the CPU device of the architecture. If the launch does not
-/// reach all accesses of the plan, a second launch splits the sequences, because sequences of many heads are not split
-/// by default.
+/// reach all accesses of the plan, a second launch asks for two splits, because sequences of many heads, or k's of many
+/// tiles, are not split by default.
 class Measured {
  public:
   Measured(const ExplainOptions& options, const std::string& architecture, Context& context)
@@ -80,10 +80,14 @@ class Measured {
     nlohmann::ordered_json rows = compare_with_plan(plan, launches);
     const auto is_reached = [](const auto& row) { return row.at("counted_requests") > 0; };
     if (std::all_of(rows.begin(), rows.end(), is_reached)) return rows;
-    try {
-      for (auto& launch : count({{"splits", 2}})) launches.push_back(std::move(launch));
-    } catch (const Error& error) {
-      if (error.code() != CUBIT_INVALID_ARGUMENT) throw;  // the operator has no number `splits`
+    const Problem::Numbers two_splits[] = {{{"splits", 2}}, {{"decomposition", 2}, {"splits", 2}}};
+    for (const Problem::Numbers& numbers : two_splits) {
+      try {
+        for (auto& launch : count(numbers)) launches.push_back(std::move(launch));
+        break;
+      } catch (const Error& error) {
+        if (error.code() != CUBIT_INVALID_ARGUMENT) throw;  // the operator has no such numbers
+      }
     }
     return compare_with_plan(plan, launches);
   }
