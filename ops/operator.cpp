@@ -18,6 +18,15 @@ std::string Operator::suggest(std::string_view text, const Numbers& sizes,
                 fmt::format("no field of {} is chosen by sizes", name()), "give none");
 }
 
+std::vector<std::string> Operator::members(std::string_view text, const codegen::Architecture& /*architecture*/) const {
+  return {canonical(text)};
+}
+
+std::shared_ptr<const MemberChoice> Operator::choice(std::string_view /*text*/,
+                                                     const codegen::Architecture& /*architecture*/) const {
+  return nullptr;
+}
+
 void add_tile(PlanReport& report, Tile tile) {
   for (auto& proof : codegen::prove(tile.layout, tile.accesses)) report.proofs.push_back(std::move(proof));
   report.tiles.push_back(std::move(tile));

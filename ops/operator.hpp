@@ -75,6 +75,7 @@ struct Launch {
   alignas(runtime::EncodedTensorMap) std::array<std::byte, 1024> parameters;  ///< the kernel's one argument struct
   MapParameters maps;                                                         ///< tensor maps among the parameters
   bool empty = false;                                                         ///< nothing to do (batch 0)
+  std::uint32_t member = 0;            ///< of a set: the index of the member whose kernel is launched
   unsigned overlap_shared_memory = 0;  ///< shared memory of a block, in bytes, in a launch that overlaps; 0: no change
 
   /// Sets overlap_shared_memory so that blocks spread evenly over the multiprocessors; at most `blocks_per_sm` blocks
@@ -117,6 +118,28 @@ class Specialisation {
   virtual std::size_t repeatable_bytes() const { return 0; }
 };
 
+/// Everything in a launch's arguments that the choice of a member depends on, as numbers.
+using ChoiceKey = std::array<std::uint64_t, 3>;
+
+/// The launches of some sizes, and the arguments for which each member of a set is chosen.
+struct ServedSizes {
+  std::string sizes;                ///< "n=8192, k=8192"
+  std::vector<std::string> served;  ///< one text per member: "m=1 to 8"; "" if the member is never chosen
+};
+
+/// The choice of a set's member for a launch. Immutable, thread-safe. `arguments` points to the operator's public
+/// argument struct; a struct of an unknown size is refused as Specialisation::encode() refuses it.
+class MemberChoice {
+ public:
+  virtual ~MemberChoice() = default;
+  /// The index of the member that a launch takes. If no member serves the arguments, the index of a member whose
+  /// encode() throws the reason. Depends on key(arguments) and the device alone.
+  virtual std::size_t choose(const void* arguments, const runtime::DeviceFacts& device) const = 0;
+  virtual ChoiceKey key(const void* arguments) const = 0;
+  /// What `cubit explain` shows of the choice: a few usual sizes, on one usual device.
+  virtual std::vector<ServedSizes> served() const = 0;
+};
+
 /// The help of one field of a descriptor, for `--help`, `cubit explain` and generated lists of descriptors.
 struct FieldHelp {
   std::string name;
@@ -144,6 +167,13 @@ class Operator {
   /// the architecture and the number of multiprocessors of `device`. Throws for sizes that suggest_help() does not
   /// name.
   virtual std::string suggest(std::string_view text, const Numbers& sizes, const runtime::DeviceFacts& device) const;
+  /// The canonical texts of the kernels that the descriptor names on the architecture, in a fixed order: usually the
+  /// one canonical text. A descriptor that leaves some fields to cubit names a set, whose members spell these fields.
+  virtual std::vector<std::string> members(std::string_view text, const codegen::Architecture& architecture) const;
+  /// The choice among members(); null where members() is one text.
+  virtual std::shared_ptr<const MemberChoice> choice(std::string_view text,
+                                                     const codegen::Architecture& architecture) const;
+  /// Requires that members() is one text; else throws Failure(invalid_argument).
   virtual std::shared_ptr<const Specialisation> specialise(std::string_view text,
                                                            const codegen::Architecture& architecture) const = 0;
 };

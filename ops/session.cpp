@@ -15,12 +15,37 @@ namespace cubit::ops {
 namespace {
 
 KernelHandle counted(std::string descriptor, std::shared_ptr<runtime::Kernel> kernel,
-                     std::shared_ptr<const Specialisation> specialisation) {
+                     std::shared_ptr<const Specialisation> specialisation,
+                     std::shared_ptr<const KernelSet> set = nullptr) {
   auto made = std::make_unique<OperatorKernel>();
   made->descriptor = std::move(descriptor);
   made->kernel = std::move(kernel);
   made->specialisation = std::move(specialisation);
+  made->set = std::move(set);
   return KernelHandle(made.release());
+}
+
+/// Calls body(i) for every i below `count` on several threads, and returns the exception of each call, or null.
+template <class Body>
+std::vector<std::exception_ptr> errors_in_parallel(std::size_t count, const Body& body) {
+  std::vector<std::exception_ptr> errors(count);
+  parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t index) {
+    const auto at = static_cast<std::size_t>(index);
+    try {
+      body(at);
+    } catch (...) {
+      errors[at] = std::current_exception();
+    }
+  });
+  return errors;
+}
+
+/// Like errors_in_parallel(), but throws the first exception in the order of the calls.
+template <class Body>
+void for_each_in_parallel(std::size_t count, const Body& body) {
+  for (const std::exception_ptr& error : errors_in_parallel(count, body)) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 [[noreturn]] void rethrow_naming(const std::exception_ptr& error, std::string_view text,
@@ -31,6 +56,26 @@ KernelHandle counted(std::string descriptor, std::shared_ptr<runtime::Kernel> ke
     throw Failure(failure.status(), fmt::format("preparing {} for {}: {}", text, device.facts().name, failure.given()),
                   failure.rule(), failure.remedy());
   }
+}
+
+/// One kernel to make and load on one device.
+struct PrepareJob {
+  std::string_view text;  ///< as the caller gave it
+  std::string member;     ///< the text itself, or a member of the set that the text names
+  runtime::Device* device = nullptr;
+  bool is_last_of_set = false;
+};
+
+/// Members of sets are jobs of their own, so that all jobs together use all processors.
+void add_jobs(std::vector<PrepareJob>& jobs, std::string_view text, runtime::Device& device) {
+  std::vector<std::string> members;
+  try {
+    members = find_operator(text).members(text, *device.facts().architecture);
+  } catch (const Failure&) {  // the job meets the same failure and reports it
+  }
+  if (members.size() <= 1) return jobs.push_back({text, std::string(text), &device});
+  for (std::string& member : members) jobs.push_back({text, std::move(member), &device});
+  jobs.back().is_last_of_set = true;
 }
 
 }  // namespace
@@ -61,17 +106,36 @@ KernelHandle Session::find(const SpellingView& spelling) {
   return found->second;
 }
 
-/// Threads that make the same kernel at the same time share one compilation in the engine. The handle of the thread
-/// that arrives first is remembered, and all threads get it.
+/// Threads that make the same kernel at the same time share one compilation in the engine.
 KernelHandle Session::make(std::string_view canonical, const Operator& op, const codegen::Architecture& architecture,
                            codegen::Code code) {
+  const std::vector<std::string> members = op.members(canonical, architecture);
+  if (members.size() > 1) return make_set(canonical, members, op, architecture, code);
+  if (members.front() != canonical)
+    return remember({&architecture, canonical, code}, get(members.front(), architecture, code));
   auto specialisation = op.specialise(canonical, architecture);
   codegen::KernelSource source = specialisation->source();
   source.code = code;
   auto kernel = engine_.get(source);
-  KernelHandle made = counted(std::string(canonical), std::move(kernel), std::move(specialisation));
+  return remember({&architecture, canonical, code},
+                  counted(std::string(canonical), std::move(kernel), std::move(specialisation)));
+}
+
+KernelHandle Session::make_set(std::string_view canonical, const std::vector<std::string>& members, const Operator& op,
+                               const codegen::Architecture& architecture, codegen::Code code) {
+  auto set = std::make_shared<KernelSet>();
+  set->choice = op.choice(canonical, architecture);
+  set->members.resize(members.size());
+  for_each_in_parallel(members.size(),
+                       [&](std::size_t index) { set->members[index] = get(members[index], architecture, code); });
+  return remember({&architecture, canonical, code}, counted(std::string(canonical), nullptr, nullptr, std::move(set)));
+}
+
+/// The handle of the thread that arrives first is remembered, and all threads get it.
+KernelHandle Session::remember(const SpellingView& canonical, const KernelHandle& kernel) {
   const std::lock_guard lock(mutex_);
-  return kernels_.try_emplace({&architecture, std::string(canonical), code}, std::move(made)).first->second;
+  return kernels_.try_emplace({canonical.architecture, std::string(canonical.text), canonical.code}, kernel)
+      .first->second;
 }
 
 void Session::remember_alias(const SpellingView& spelling, const KernelHandle& kernel) {
@@ -87,21 +151,25 @@ std::size_t Session::remembered_aliases() const {
 }
 
 void Session::prepare(std::span<const std::string_view> texts, std::span<runtime::Device* const> devices) {
-  std::vector<std::exception_ptr> errors(texts.size() * devices.size());
-  const auto text_of = [&](std::size_t job) { return texts[job / devices.size()]; };
-  const auto device_of = [&](std::size_t job) -> runtime::Device& { return *devices[job % devices.size()]; };
-  parallel_for(static_cast<std::int64_t>(errors.size()), [&](std::int64_t index) {
-    const auto job = static_cast<std::size_t>(index);
-    try {
-      const KernelHandle kernel = get(text_of(job), *device_of(job).facts().architecture, device_of(job).facts().code);
-      const runtime::CurrentDevice current(device_of(job));
-      kernel->kernel->prepare(device_of(job));
-    } catch (...) {
-      errors[job] = std::current_exception();
-    }
+  std::vector<PrepareJob> jobs;
+  for (const std::string_view text : texts) {
+    for (runtime::Device* device : devices) add_jobs(jobs, text, *device);
+  }
+  const auto get_for = [&](std::string_view text, const runtime::DeviceFacts& facts) {
+    return get(text, *facts.architecture, facts.code);
+  };
+  const auto errors = errors_in_parallel(jobs.size(), [&](std::size_t index) {
+    runtime::Device& device = *jobs[index].device;
+    const KernelHandle kernel = get_for(jobs[index].member, device.facts());
+    const runtime::CurrentDevice current(device);
+    for (std::size_t i = 0; i < kernel->member_count(); ++i) kernel->member(i).kernel->prepare(device);
   });
-  for (std::size_t job = 0; job < errors.size(); ++job) {
-    if (errors[job]) rethrow_naming(errors[job], text_of(job), device_of(job));
+  for (std::size_t index = 0; index < jobs.size(); ++index) {
+    if (errors[index]) rethrow_naming(errors[index], jobs[index].text, *jobs[index].device);
+  }
+  // The sets themselves, whose members are in memory by now.
+  for (const PrepareJob& job : jobs) {
+    if (job.is_last_of_set) get_for(job.text, job.device->facts());
   }
 }
 

@@ -11,19 +11,29 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "ops/operator.hpp"
 #include "runtime/engine.hpp"
 
 namespace cubit::ops {
 
-/// A kernel together with the Specialisation that encodes its launches. The struct has its own reference count, so that
-/// the C API can pass a handle as a plain pointer, and a request that is answered from memory allocates nothing.
+struct KernelSet;
+
+/// A kernel together with the Specialisation that encodes its launches, or a set of kernels. The struct has its own
+/// reference count, so that the C API can pass a handle as a plain pointer, and a request that is answered from memory
+/// allocates nothing.
 struct OperatorKernel {
-  const std::uint64_t id = next_id();  ///< unique in the process, never reused
-  std::string descriptor;              ///< canonical text, or a user's name
-  std::shared_ptr<runtime::Kernel> kernel;
-  std::shared_ptr<const Specialisation> specialisation;  ///< null for a user's own KernelSource
+  const std::uint64_t id = next_id();                    ///< unique in the process, never reused
+  std::string descriptor;                                ///< canonical text, or a user's name
+  std::shared_ptr<runtime::Kernel> kernel;               ///< null for a set
+  std::shared_ptr<const Specialisation> specialisation;  ///< null for a set and for a user's own KernelSource
+  std::shared_ptr<const KernelSet> set;                  ///< null for one kernel
+
+  bool has_operator() const noexcept { return specialisation != nullptr || set != nullptr; }
+  std::size_t member_count() const noexcept;
+  /// A set's member, or this kernel, which is its own only member.
+  const OperatorKernel& member(std::size_t index) const noexcept;
 
   void retain() const noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const noexcept {
@@ -46,13 +56,17 @@ struct LaunchPlace {
   bool overlap = false;  ///< let the kernel begin before the previous kernel has ended, if the kernel can wait for it
 };
 
-/// The workspace that a launch of `kernel`, which has a specialisation, needs on `device`. `arguments` may be an older
-/// or a newer caller's: see KnownArguments. Throws as Specialisation::workspace_bytes does.
+/// The workspace that a launch of `kernel`, which has an operator, needs on `device`; of a set the largest workspace of
+/// all members that serve the arguments. `arguments` may be an older or a newer caller's: see KnownArguments. Throws as
+/// Specialisation::workspace_bytes does.
 std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments);
 
-/// Launches `kernel`, which has a specialisation, unless there is nothing to do. A launch that this thread has recently
-/// made twice is not encoded again, see RecentLaunches. Only a thread's first launch allocates memory, for that table.
-/// Throws as Specialisation::encode, Device::encode and Kernel::launch do.
+/// The index of the member of `kernel`, which has an operator, that launch() takes for these arguments.
+std::size_t chosen_member(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments);
+
+/// Launches `kernel`, which has an operator, unless there is nothing to do. A launch that this thread has recently made
+/// twice is not encoded again, see RecentLaunches. Only a thread's first launches allocate memory, for tables. Throws
+/// as Specialisation::encode, Device::encode and Kernel::launch do.
 void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place);
 
 /// Owns one count of an OperatorKernel.
@@ -83,6 +97,17 @@ class KernelHandle {
   const OperatorKernel* kernel_ = nullptr;
 };
 
+/// The kernels that one descriptor names, in the order of Operator::members(), and the choice among them.
+struct KernelSet {
+  std::vector<KernelHandle> members;  ///< two or more; each is the handle that its own text gets
+  std::shared_ptr<const MemberChoice> choice;
+};
+
+inline std::size_t OperatorKernel::member_count() const noexcept { return set == nullptr ? 1 : set->members.size(); }
+inline const OperatorKernel& OperatorKernel::member(std::size_t index) const noexcept {
+  return set == nullptr ? *this : *set->members[index];
+}
+
 /// Maps descriptor texts to kernels. Thread-safe.
 class Session {
  public:
@@ -93,16 +118,17 @@ class Session {
 
   explicit Session(runtime::Settings settings, runtime::LogSink log);
 
-  /// The kernel of a descriptor. All spellings of one descriptor give the same kernel. A request in a remembered
-  /// spelling costs one hash lookup under a shared lock.
+  /// The kernel of a descriptor, or the set of kernels that the descriptor names. A set's members are made in parallel.
+  /// All spellings of one descriptor give the same kernel. A request in a remembered spelling costs one hash lookup
+  /// under a shared lock.
   KernelHandle get(std::string_view text, const codegen::Architecture& architecture,
                    codegen::Code code = codegen::Code::cubin);
   /// The kernel of a user's own source, without a Specialisation.
   KernelHandle get(const codegen::KernelSource& source);
 
-  /// Makes the kernel of every descriptor for every device and loads it there, on several threads. If jobs fail, the
-  /// first failure in the order of the arguments is thrown after all jobs have ended; its text names descriptor and
-  /// device.
+  /// Makes the kernels of every descriptor, all members of sets included, for every device and loads them there, on
+  /// several threads. If jobs fail, the first failure in the order of the arguments is thrown after all jobs have
+  /// ended; its text names descriptor and device.
   void prepare(std::span<const std::string_view> texts, std::span<runtime::Device* const> devices);
 
   runtime::Engine& engine() { return engine_; }
@@ -137,6 +163,9 @@ class Session {
   KernelHandle find(const SpellingView& spelling);
   KernelHandle make(std::string_view canonical, const Operator& op, const codegen::Architecture& architecture,
                     codegen::Code code);
+  KernelHandle make_set(std::string_view canonical, const std::vector<std::string>& members, const Operator& op,
+                        const codegen::Architecture& architecture, codegen::Code code);
+  KernelHandle remember(const SpellingView& canonical, const KernelHandle& kernel);
   void remember_alias(const SpellingView& spelling, const KernelHandle& kernel);
 
   runtime::Engine engine_;

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <span>
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
 #include "ops/launch/known_arguments.hpp"
+#include "ops/launch/recent_choices.hpp"
 #include "ops/launch/recent_launches.hpp"
 #include "ops/launch/recent_maps.hpp"
 #include "ops/operator.hpp"
@@ -59,28 +61,68 @@ void launch(runtime::Kernel& kernel, runtime::Device& device, const Launch& made
   kernel.launch(device, shape, std::span(made.parameters).first(made.parameter_bytes), stream);
 }
 
+namespace {
+
+/// All members of a set have the same argument struct.
+std::size_t argument_bytes(const OperatorKernel& kernel) { return kernel.member(0).specialisation->argument_bytes(); }
+
+std::size_t choose_member(const OperatorKernel& kernel, const runtime::Device& device, const void* known_arguments) {
+  if (kernel.set == nullptr) return 0;
+  const MemberChoice& choice = *kernel.set->choice;
+  return of_this_thread<RecentChoices>().find_or_choose({kernel.id, device.identity(), choice.key(known_arguments)},
+                                                        [&] { return choice.choose(known_arguments, device.facts()); });
+}
+
+/// The largest workspace of the members that serve the arguments. If no member serves them, throws the last member's
+/// reason.
+std::size_t largest_workspace(const KernelSet& set, const void* known_arguments, const runtime::DeviceFacts& device) {
+  std::size_t most = 0;
+  bool is_served = false;
+  std::exception_ptr last;
+  for (const KernelHandle& member : set.members) {
+    try {
+      most = std::max(most, member->specialisation->workspace_bytes(known_arguments, device));
+      is_served = true;
+    } catch (const Failure&) {
+      last = std::current_exception();
+    }
+  }
+  if (!is_served) std::rethrow_exception(last);
+  return most;
+}
+
+}  // namespace
+
 std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments) {
-  const Specialisation& specialisation = *kernel.specialisation;
-  const KnownArguments known(arguments, specialisation.argument_bytes());
-  return specialisation.workspace_bytes(known.get(), device.facts());
+  const KnownArguments known(arguments, argument_bytes(kernel));
+  if (kernel.set != nullptr) return largest_workspace(*kernel.set, known.get(), device.facts());
+  return kernel.specialisation->workspace_bytes(known.get(), device.facts());
+}
+
+std::size_t chosen_member(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments) {
+  const KnownArguments known(arguments, argument_bytes(kernel));
+  return choose_member(kernel, device, known.get());
 }
 
 void launch(const OperatorKernel& kernel, runtime::Device& device, const void* arguments, const LaunchPlace& place) {
-  const Specialisation& specialisation = *kernel.specialisation;
-  const KnownArguments known(arguments, specialisation.argument_bytes());
+  const KnownArguments known(arguments, argument_bytes(kernel));
   const void* const known_struct = known.get();
   const auto go = [&](const Launch& made) {
     if (made.empty) return;
-    const bool overlap = place.overlap && kernel.kernel->launch_facts().waits_for_previous;
-    launch(*kernel.kernel, device, made, overlap, place.stream);
+    runtime::Kernel& member = *kernel.member(made.member).kernel;
+    const bool overlap = place.overlap && member.launch_facts().waits_for_previous;
+    launch(member, device, made, overlap, place.stream);
   };
   const auto make = [&] {
-    Launch made = specialisation.encode(known_struct, place.workspace, place.workspace_bytes, device.facts());
-    if (!made.empty) encode_maps(*kernel.kernel, device, made);
+    const std::size_t index = choose_member(kernel, device, known_struct);
+    const OperatorKernel& member = kernel.member(index);
+    Launch made = member.specialisation->encode(known_struct, place.workspace, place.workspace_bytes, device.facts());
+    made.member = static_cast<std::uint32_t>(index);
+    if (!made.empty) encode_maps(*member.kernel, device, made);
     return made;
   };
   // The struct's size is its first member. encode() refuses a size that this library does not know.
-  const std::size_t bytes = specialisation.repeatable_bytes();
+  const std::size_t bytes = kernel.member(0).specialisation->repeatable_bytes();
   if (bytes == 0 || *static_cast<const std::size_t*>(known_struct) != bytes) return go(make());
   const LaunchRequest request{kernel.id,
                               device.identity(),
