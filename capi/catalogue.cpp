@@ -134,6 +134,32 @@ std::string plan_header(const codegen::KernelSource& source) {
   return "";
 }
 
+/// The launches of a few usual sizes that take member `index` of a set.
+Json serves_json(const std::vector<ops::ServedSizes>& served, std::size_t index) {
+  Json list = Json::array();
+  for (const ops::ServedSizes& one : served) {
+    list.push_back({{"sizes", one.sizes}, {"launches", one.served.at(index)}});
+  }
+  return list;
+}
+
+Json explain_set_json(const ops::Operator& op, std::string_view text, const std::vector<std::string>& members,
+                      const codegen::Architecture& architecture) {
+  const std::vector<ops::ServedSizes> served = op.choice(text, architecture)->served();
+  Json list = Json::array();
+  for (const std::string& member : members) {
+    const auto specialisation = op.specialise(member, architecture);
+    const codegen::KernelSource& source = specialisation->source();
+    list.push_back({{"descriptor", member},
+                    {"family", specialisation->report().family},
+                    {"request_key", runtime::request_key(source).hex()},
+                    {"threads", source.launch.threads},
+                    {"dynamic_shared_memory", source.launch.dynamic_shared_memory},
+                    {"serves", serves_json(served, list.size())}});
+  }
+  return {{"descriptor", op.canonical(text)}, {"architecture", architecture.name}, {"members", std::move(list)}};
+}
+
 Json explain_json(const ops::Specialisation& specialisation) {
   const codegen::KernelSource& source = specialisation.source();
   const ops::PlanReport& report = specialisation.report();
@@ -210,6 +236,16 @@ cubit_status cubit_descriptor_canonical(const char* descriptor, const char** tex
   });
 }
 
+cubit_status cubit_descriptor_members(const char* descriptor, const char* architecture, const char** json) {
+  return guarded([&] {
+    require(descriptor, "cubit_descriptor_members: descriptor");
+    require(architecture, "cubit_descriptor_members: architecture");
+    require(json, "cubit_descriptor_members: json");
+    *json =
+        thread_text(Json(ops::find_operator(descriptor).members(descriptor, codegen::find_architecture(architecture))));
+  });
+}
+
 cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
                            const char* architecture, int multiprocessors, int64_t memory_bytes_per_second,
                            const char** text) {
@@ -252,6 +288,9 @@ cubit_status cubit_explain(const char* descriptor, const char* architecture, con
     require(architecture, "cubit_explain: architecture");
     require(json, "cubit_explain: json");
     const ops::Operator& op = ops::find_operator(descriptor);
-    *json = thread_text(explain_json(*op.specialise(descriptor, codegen::find_architecture(architecture))));
+    const codegen::Architecture& target = codegen::find_architecture(architecture);
+    const std::vector<std::string> members = op.members(descriptor, target);
+    *json = thread_text(members.size() > 1 ? explain_set_json(op, descriptor, members, target)
+                                           : explain_json(*op.specialise(members.front(), target)));
   });
 }

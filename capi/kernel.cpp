@@ -14,7 +14,18 @@ namespace {
 
 static_assert(ops::kWorkspaceCounterBytes == CUBIT_WORKSPACE_ZEROED_BYTES);
 
+Json kernel_json(const ops::OperatorKernel& handle);
+
+Json set_json(const ops::OperatorKernel& handle) {
+  Json members = Json::array();
+  for (std::size_t i = 0; i < handle.member_count(); ++i) members.push_back(kernel_json(handle.member(i)));
+  return {{"descriptor", handle.descriptor},
+          {"architecture", handle.member(0).kernel->artifact().target},
+          {"members", std::move(members)}};
+}
+
 Json kernel_json(const ops::OperatorKernel& handle) {
+  if (handle.set != nullptr) return set_json(handle);
   const runtime::Artifact& artifact = handle.kernel->artifact();
   const runtime::ResourceReport& resources = artifact.resources;
   const codegen::LaunchFacts& launch = handle.kernel->launch_facts();
@@ -34,7 +45,7 @@ Json kernel_json(const ops::OperatorKernel& handle) {
 }
 
 void require_operator(const ops::OperatorKernel& handle) {
-  if (handle.specialisation == nullptr) [[unlikely]] {
+  if (!handle.has_operator()) [[unlikely]] {
     throw Failure(Status::invalid_argument, handle.descriptor, "a kernel from cubit_engine_get_source has no operator",
                   "launch this kernel with cubit_kernel_launch_raw");
   }
@@ -42,7 +53,7 @@ void require_operator(const ops::OperatorKernel& handle) {
 
 /// Refuses raw launches that the driver would refuse with a less helpful message.
 void check_raw(const ops::OperatorKernel& handle, const uint32_t grid[3], std::size_t parameter_bytes) {
-  if (handle.specialisation != nullptr) {
+  if (handle.has_operator()) {
     throw Failure(Status::invalid_argument, handle.descriptor, "the operator makes the parameters of this kernel",
                   "launch this kernel with cubit_kernel_launch");
   }
@@ -85,11 +96,50 @@ void cubit_kernel_release(cubit_kernel* kernel) {
   if (kernel != nullptr) from_handle(kernel, "").release();
 }
 
+cubit_status cubit_kernel_member_count(cubit_kernel* kernel, size_t* count) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_member_count: kernel");
+    require(count, "cubit_kernel_member_count: count");
+    *count = handle.member_count();
+  });
+}
+
+cubit_status cubit_kernel_member(cubit_kernel* kernel, size_t index, cubit_kernel** member) {
+  return guarded([&] {
+    require(member, "cubit_kernel_member: member");
+    *member = nullptr;
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_member: kernel");
+    if (index >= handle.member_count()) {
+      throw Failure(Status::invalid_argument, fmt::format("index = {}", index),
+                    fmt::format("{} has {} member{}", handle.descriptor, handle.member_count(),
+                                handle.member_count() == 1 ? "" : "s"),
+                    fmt::format("accepted: 0 to {}", handle.member_count() - 1));
+    }
+    *member = to_handle(ops::KernelHandle(&handle.member(index)));
+  });
+}
+
+cubit_status cubit_kernel_choose(cubit_kernel* kernel, const void* arguments, cubit_device* device, size_t* index) {
+  return guarded([&] {
+    const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_choose: kernel");
+    require(arguments, "cubit_kernel_choose: arguments");
+    require(index, "cubit_kernel_choose: index");
+    require_operator(handle);
+    const runtime::Device& target = device == nullptr ? runtime::current_cuda_device() : *device->device;
+    *index = ops::chosen_member(handle, target, arguments);
+  });
+}
+
 cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** bytes, size_t* size) {
   return guarded([&] {
     const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_cubin: kernel");
     require(bytes, "cubit_kernel_cubin: bytes");
     require(size, "cubit_kernel_cubin: size");
+    if (handle.set != nullptr) {
+      throw Failure(Status::invalid_argument, handle.descriptor,
+                    fmt::format("it is a set of {} kernels, each with code of its own", handle.member_count()),
+                    "ask for the code of a member from cubit_kernel_member");
+    }
     *bytes = handle.kernel->artifact().cubin.data();
     *size = handle.kernel->artifact().cubin.size();
   });
@@ -99,7 +149,7 @@ cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device) {
   return guarded([&] {
     const ops::OperatorKernel& handle = from_handle(kernel, "cubit_kernel_prepare: kernel");
     const Target target(device);
-    handle.kernel->prepare(target.device());
+    for (std::size_t i = 0; i < handle.member_count(); ++i) handle.member(i).kernel->prepare(target.device());
   });
 }
 

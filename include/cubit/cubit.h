@@ -122,13 +122,19 @@ CUBIT_API cubit_status cubit_devices(const char** json);
 /* Returns the canonical text of `descriptor`: fields in their fixed order, without fields that have default values. */
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
 
+/* Returns the kernels that `descriptor` names on `architecture` as a JSON array of canonical texts, in a fixed order.
+ * Most descriptors name one kernel. A descriptor that leaves its tiles to cubit, such as "w4a16_gemm:format=awq", names
+ * a set of a few kernels, whose texts spell the tiles. Returns CUBIT_UNSUPPORTED if the architecture has no member. */
+CUBIT_API cubit_status cubit_descriptor_members(const char* descriptor, const char* architecture, const char** json);
+
 /* A named size or scalar argument. */
 typedef struct cubit_number {
   const char* name; /* "softmax_scale", "batch" */
   double value;
 } cubit_number;
 
-/* Returns the canonical text of `descriptor` with its performance fields filled in for one launch size.
+/* Returns the canonical text of `descriptor` with its performance fields filled in for one launch size. Of a set, the
+ * result is the member that such a launch takes.
  *
  * Performance fields, such as tile sizes, change the speed of a kernel but not its result. cubit chooses them by a
  * performance model of an H200. `suggest` in cubit_operators names the fields that the operator chooses and the sizes
@@ -172,7 +178,11 @@ CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const
  * source lines "file:line" that make the access. `fragments` names the register fragments that the kernel uses.
  * `rejections` lists the kernel families that were not chosen, with the reason. `spills_allowed_because` is "" if the
  * kernel must not spill registers. `request_key` is the hash of the compiler's whole input, `template` the file name of
- * the kernel's template, and `plan_header` the text of "plan.cuh". */
+ * the kernel's template, and `plan_header` the text of "plan.cuh".
+ *
+ * For a set of kernels the JSON is {descriptor, architecture, members: [{descriptor, family, request_key, threads,
+ * dynamic_shared_memory, serves: [{sizes, launches}]}]}. `serves` lists, for a few usual sizes on a device with 132
+ * multiprocessors, the launches that take the member, such as "m=1 to 8"; "" means none. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
 /* Returns the register fragments and shared-memory layouts of a plan as JSON, in a form to draw pictures from:
@@ -187,7 +197,7 @@ CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* archite
  * addresses[instance][lane] is the address of the first byte that the lane accesses, or null for an inactive lane. For
  * ldmatrix and stmatrix the address is that of the 16-byte row that the lane points at. `memory` is the dynamic shared
  * memory of a block: regions of one `phase` of the kernel do not overlap; `owner` is "block", or a warp such as "warp
- * 0".
+ * 0". A set of kernels has no layouts of its own: ask by a member's text.
  */
 CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
 
@@ -330,6 +340,9 @@ CUBIT_API cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counter
  *
  * The engine looks in memory, then on disk, and then compiles with NVRTC. The call uses no stream and loads nothing
  * onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.
+ *
+ * If the descriptor names a set (see cubit_descriptor_members), the call makes all members, and *kernel stands for all
+ * of them. Each launch takes the member that is fastest for its sizes, so a new size never compiles.
  */
 CUBIT_API cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, const char* architecture,
                                         cubit_kernel** kernel);
@@ -359,9 +372,9 @@ typedef struct cubit_source {
 CUBIT_API cubit_status cubit_engine_get_source(cubit_engine* engine, const cubit_source* source,
                                                const char* architecture, cubit_kernel** kernel);
 
-/* Gets the kernels of all descriptors for the architectures of all devices, loads them there and resolves their
- * functions. Later launches of these kernels never load code and may be captured. A device_count of 0 means the device
- * of the current CUDA context. */
+/* Gets the kernels of all descriptors, all members of sets included, for the architectures of all devices, loads them
+ * there and resolves their functions. Later launches of these kernels never load code and may be captured. A
+ * device_count of 0 means the device of the current CUDA context. */
 CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* const* descriptors,
                                             size_t descriptor_count, cubit_device* const* devices, size_t device_count);
 
@@ -385,18 +398,27 @@ CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 /* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes,
  * stack_bytes, threads, static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. A CPU device's
  * kernel is PTX that ptxas has not processed, so registers, spill_bytes, stack_bytes and static_shared_memory are null.
- * The text stays valid until this thread's next string result. */
+ * The JSON of a set is {descriptor, architecture, members}, where `members` is an array of such objects. The text stays
+ * valid until this thread's next string result. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
 /* Adds a reference; each reference needs one cubit_kernel_release. */
 CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel);
 /* Keep a kernel while its launches are in flight and while graphs contain them. The release of the last handle unloads
  * the kernel's code from its devices, unless an engine that returned the kernel still exists. */
 CUBIT_API void cubit_kernel_release(cubit_kernel* kernel);
+/* Returns the number of kernels behind the handle: 1, or the number of a set's members. */
+CUBIT_API cubit_status cubit_kernel_member_count(cubit_kernel* kernel, size_t* count);
+/* Returns the kernel that cubit_engine_get returns for text `index` of cubit_descriptor_members. A kernel that is no
+ * set is its own member 0. The caller releases *member with cubit_kernel_release. */
+CUBIT_API cubit_status cubit_kernel_member(cubit_kernel* kernel, size_t index, cubit_kernel** member);
+/* Returns the index of the member that a launch with these arguments takes; see cubit_kernel_workspace. */
+CUBIT_API cubit_status cubit_kernel_choose(cubit_kernel* kernel, const void* arguments, cubit_device* device,
+                                           size_t* index);
 /* Returns the kernel's code: an ELF file (cubin), or PTX text for a CPU device's kernel. The bytes live as long as the
- * kernel. */
+ * kernel. A set has no code of its own. */
 CUBIT_API cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** bytes, size_t* size);
-/* Loads the kernel onto `device`, or onto the device of the current CUDA context if `device` is NULL. The call is
- * allowed while a stream is being captured. */
+/* Loads the kernel, or all members of a set, onto `device`, or onto the device of the current CUDA context if `device`
+ * is NULL. The call is allowed while a stream is being captured. */
 CUBIT_API cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device);
 
 /* The counters at the start of a workspace, in bytes. Fill these bytes with zero before the first launch that uses the
@@ -423,7 +445,8 @@ typedef struct cubit_launch {
 
 /* Returns the workspace size in bytes that a launch with these arguments needs. `arguments` is the operator's public
  * struct, such as cubit_gqa_decode_arguments of <cubit/gqa_decode.h>, and is read during the call only. A NULL `device`
- * means the device of the current CUDA context. */
+ * means the device of the current CUDA context. A set needs the largest workspace of its members. The workspace for the
+ * largest batch, or the largest number of rows, serves all smaller ones. */
 CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device,
                                               size_t* bytes);
 /* Launches an operator's kernel. The launch is stream-ordered and may be captured once the kernel is resident. Only a
@@ -431,7 +454,7 @@ CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* 
  *
  * Each thread remembers the encoded form of a few hundred launches that it has made at least twice. A later launch with
  * the same kernel, device, workspace and arguments reuses the encoded form. Arguments are compared byte by byte,
- * padding included.
+ * padding included. Likewise a thread remembers which member of a set it has chosen for about a thousand sizes.
  */
 CUBIT_API cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch);
 /* Launches a kernel from cubit_engine_get_source. `parameters` points to the kernel's single by-value argument of at

@@ -77,6 +77,10 @@ inline std::string devices() { return detail::text(cubit_devices); }
 inline std::string canonical(const std::string& descriptor) {
   return detail::text(cubit_descriptor_canonical, descriptor.c_str());
 }
+/// The texts of the kernels that `descriptor` names on an architecture, as a JSON array; see cubit_descriptor_members.
+inline std::string members(const std::string& descriptor, const std::string& architecture) {
+  return detail::text(cubit_descriptor_members, descriptor.c_str(), architecture.c_str());
+}
 /// Registers a score modification and returns "name@hash", the value of a descriptor's field `score`; see
 /// cubit_add_score for `text`.
 inline std::string add_score(const std::string& name, const std::string& text) {
@@ -218,7 +222,8 @@ struct LaunchOptions {
   }
 };
 
-/// A reference-counted handle to a compiled kernel. Copies share the kernel. A Kernel may outlive its Engine.
+/// A reference-counted handle to a compiled kernel, or to a set of kernels of which each launch takes one. Copies share
+/// the kernel. A Kernel may outlive its Engine.
 class Kernel {
  public:
   /// Takes over one reference to `handle`, which the destructor releases.
@@ -233,20 +238,39 @@ class Kernel {
 
   /// Registers, code size, threads and keys as JSON; see cubit_kernel_describe.
   std::string describe() const { return detail::text(cubit_kernel_describe, handle_); }
-  /// The kernel's code, a cubin or a CPU device's PTX text. The bytes live as long as the kernel.
+  /// The number of kernels behind this handle (1, or the members of a set), and each of them; see cubit_kernel_member.
+  std::size_t member_count() const {
+    std::size_t count = 0;
+    detail::check(cubit_kernel_member_count(handle_, &count));
+    return count;
+  }
+  Kernel member(std::size_t index) const {
+    cubit_kernel* member = nullptr;
+    detail::check(cubit_kernel_member(handle_, index, &member));
+    return Kernel(member);
+  }
+  /// The index of the member that a launch with these arguments takes; see cubit_kernel_choose.
+  template <class Arguments>
+  std::size_t choose(const Arguments& arguments, const Device* device = nullptr) const {
+    std::size_t index = 0;
+    detail::check(
+        cubit_kernel_choose(handle_, address(arguments), device == nullptr ? nullptr : device->handle(), &index));
+    return index;
+  }
+  /// The kernel's code, a cubin or a CPU device's PTX text. The bytes live as long as the kernel. Not for a set.
   std::span<const std::byte> cubin() const {
     const void* bytes = nullptr;
     std::size_t size = 0;
     detail::check(cubit_kernel_cubin(handle_, &bytes, &size));
     return {static_cast<const std::byte*>(bytes), size};
   }
-  /// Loads the kernel onto a device, by default the device of the current CUDA context, so that launches can be
-  /// captured.
+  /// Loads the kernel, with all members of a set, onto a device, by default the device of the current CUDA context, so
+  /// that launches can be captured.
   void prepare() const { detail::check(cubit_kernel_prepare(handle_, nullptr)); }
   void prepare(const Device& device) const { detail::check(cubit_kernel_prepare(handle_, device.handle())); }
 
-  /// Bytes of workspace that a launch with these arguments needs. `Arguments` is the operator's public struct, or the
-  /// pointer that Problem::arguments of <cubit/check.hpp> returned.
+  /// Bytes of workspace that a launch with these arguments, or with a smaller batch, needs. `Arguments` is the
+  /// operator's public struct, or the pointer that Problem::arguments of <cubit/check.hpp> returned.
   template <class Arguments>
   std::size_t workspace(const Arguments& arguments, const Device* device = nullptr) const {
     std::size_t bytes = 0;
