@@ -2,6 +2,7 @@
 // nothing.
 #include "ops/w4a16_gemm/launch.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/argument_checks.hpp"
@@ -57,6 +58,23 @@ std::size_t partial_sum_bytes(const BlockPlan& block, const Schedule& schedule) 
 
 std::size_t split_workspace_bytes(const BlockPlan& block, const Schedule& schedule) {
   return schedule.splits == 1 ? 0 : kWorkspaceCounterBytes + partial_sum_bytes(block, schedule);
+}
+
+std::size_t largest_split_workspace_bytes(const BlockPlan& block, const ScheduledLaunch& launch,
+                                          const runtime::DeviceFacts& device) {
+  std::size_t most = split_workspace_bytes(block, launch.schedule);
+  if (launch.is_empty()) return most;
+  // The schedule depends on the rows through the number of row tiles alone. Beyond `counted` row tiles the counters do
+  // not suffice for slices that blocks share. A batch-invariant launch then has one place per block, and never fewer
+  // places for more rows.
+  const std::int64_t counted = block.merge_counters / block.counters_per_tile / launch.schedule.column_tiles;
+  const std::int64_t most_tiles = std::min(launch.schedule.row_tiles - 1, counted);
+  Arguments fewer = launch.arguments;
+  for (std::int64_t tiles = 1; tiles <= most_tiles; ++tiles) {
+    fewer.m = static_cast<std::int32_t>(tiles * block.descriptor.tile_m);
+    most = std::max(most, split_workspace_bytes(block, choose_schedule(block, fewer, device)));
+  }
+  return most;
 }
 
 W4a16GemmArguments kernel_parameters(const ScheduledLaunch& launch, char* workspace) {

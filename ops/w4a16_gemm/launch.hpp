@@ -26,6 +26,11 @@ struct ScheduledLaunch {
 ScheduledLaunch schedule_launch(const BlockPlan& block, const void* public_arguments,
                                 const runtime::DeviceFacts& device);
 
+/// Whether the sizes fit the block's grid and its tensor maps; without the rules of all blocks, see check_sizes().
+bool serves_sizes(const BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments);
+/// Whether rows of activations lie at different addresses, as tensor maps require.
+bool has_row_stride(const cubit_w4a16_gemm_arguments& arguments);
+
 /// A launch of no rows.
 Launch empty_launch();
 
@@ -36,6 +41,10 @@ void check_tensors(const BlockPlan& block, const cubit_w4a16_gemm_arguments& arg
 std::size_t partial_sum_bytes(const BlockPlan& block, const Schedule& schedule);
 /// Workspace bytes of the counters and the partial sums: 0 where no tile is split.
 std::size_t split_workspace_bytes(const BlockPlan& block, const Schedule& schedule);
+/// The largest of split_workspace_bytes() of this launch and of all launches with fewer rows, which may split more. A
+/// workspace of this size therefore serves every batch up to the given one.
+std::size_t largest_split_workspace_bytes(const BlockPlan& block, const ScheduledLaunch& launch,
+                                          const runtime::DeviceFacts& device);
 
 /// The kernel's parameters, without those that only one family has.
 W4a16GemmArguments kernel_parameters(const ScheduledLaunch& launch, char* workspace);

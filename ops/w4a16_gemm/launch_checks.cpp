@@ -69,10 +69,17 @@ void check_tensors(const BlockPlan& block, const Arguments& arguments) {
   require_stride("residual_stride", arguments.residual_stride);
 }
 
+bool serves_sizes(const BlockPlan& block, const Arguments& arguments) {
+  return arguments.n <= kMostColumnTiles * block.descriptor.tile_n &&
+         (!block.needs_row_stride || has_row_stride(arguments));
+}
+
+bool has_row_stride(const Arguments& arguments) { return arguments.activation_stride > 0 || arguments.m <= 1; }
+
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
   require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483583", m);
   require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
-  if (const int most = kMostColumnTiles * descriptor.tile_n; n > most) {
+  if (const int most = kMostColumnTiles * descriptor.tile_n; descriptor.tile_n != 0 && n > most) {
     throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
                   fmt::format("with tile_n={0} it must be at most {1}, because a grid has at most {2} blocks of {0} "
                               "columns",

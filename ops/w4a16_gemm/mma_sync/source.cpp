@@ -33,7 +33,7 @@ codegen::KernelSource make_source(const Kernel& kernel, int merged_tiles, const 
 
 std::size_t workspace_bytes(const Kernel& kernel, const void* public_arguments, const runtime::DeviceFacts& device) {
   const ScheduledLaunch launch = schedule_launch(kernel.block, public_arguments, device);
-  return split_workspace_bytes(kernel.block, launch.schedule);
+  return largest_split_workspace_bytes(kernel.block, launch, device);
 }
 
 Launch encode_launch(const Kernel& kernel, const void* public_arguments, void* workspace, std::size_t given,

@@ -18,9 +18,8 @@ int chunks_of(int k) { return (k + gemm_lanes::kChunkK - 1) / gemm_lanes::kChunk
 /// Reordered rows of activations are whole chunks.
 std::int64_t reordered_row_bytes(int k) { return std::int64_t{2} * gemm_lanes::kChunkK * chunks_of(k); }
 
-/// The workspace holds counters, partial sums of split-K slices, and reordered activations.
-std::size_t workspace_bytes(const BlockPlan& block, const ScheduledLaunch& launch) {
-  const std::size_t split = split_workspace_bytes(block, launch.schedule);
+/// The workspace holds counters and partial sums of split-K slices in `split` bytes, and reordered activations.
+std::size_t workspace_bytes(const BlockPlan& block, const ScheduledLaunch& launch, std::size_t split) {
   if (!reorders_activations(block.descriptor) || launch.is_empty()) return split;
   const std::int64_t reordered = launch.arguments.m * reordered_row_bytes(launch.arguments.k);
   return std::max<std::size_t>(split, kWorkspaceCounterBytes) + workspace_part(static_cast<std::size_t>(reordered));
@@ -101,7 +100,7 @@ void add_maps(Launch& launch, const BlockPlan& block, const Arguments& arguments
 
 void check_arguments(const BlockPlan& block, const Arguments& arguments) {
   check_tensors(block, arguments);
-  require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+  require_argument(has_row_stride(arguments), "activation_stride",
                    "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any "
                    "stride: family=sm80, with tile_n=256, 64 or 32)",
                    arguments.activation_stride);
@@ -111,13 +110,13 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
 
 std::size_t wide_workspace_bytes(const WidePlan& plan, const void* public_arguments,
                                  const runtime::DeviceFacts& device) {
-  return workspace_bytes(plan.block, schedule_launch(plan.block, public_arguments, device));
+  const ScheduledLaunch launch = schedule_launch(plan.block, public_arguments, device);
+  return workspace_bytes(plan.block, launch, largest_split_workspace_bytes(plan.block, launch, device));
 }
 
 std::size_t narrow_workspace_bytes(const NarrowPlan& plan, const void* public_arguments,
                                    const runtime::DeviceFacts& device) {
-  const ScheduledLaunch launch = schedule_launch(plan.block, public_arguments, device);
-  return split_workspace_bytes(plan.block, launch.schedule);
+  return largest_split_workspace_bytes(plan.block, schedule_launch(plan.block, public_arguments, device), device);
 }
 
 Launch encode_wide_launch(const WidePlan& plan, const void* public_arguments, void* workspace, std::size_t given,
@@ -126,7 +125,8 @@ Launch encode_wide_launch(const WidePlan& plan, const void* public_arguments, vo
   const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
   if (scheduled.is_empty()) return empty_launch();
   check_arguments(block, scheduled.arguments);
-  require_workspace(workspace, given, workspace_bytes(block, scheduled));
+  require_workspace(workspace, given,
+                    workspace_bytes(block, scheduled, split_workspace_bytes(block, scheduled.schedule)));
   auto* const base = static_cast<char*>(workspace);
   W4a16GemmArguments parameters = kernel_parameters(scheduled, base);
   const bool reorders = reorders_activations(block.descriptor);

@@ -68,6 +68,7 @@ BlockPlan make_block(const W4a16Gemm& descriptor) {
   block.k_partitions = kPartitions;
   block.threads = 32 * (kPartitions + Producers::kWarpgroup);
   block.blocks_per_sm = 1;
+  block.needs_row_stride = true;
   block.counters_per_tile = output_columns(descriptor, block.strips()) * descriptor.tile_m / 8;
   // Who asks for 224 columns has many columns, and code that is jumped over costs 0.2 us.
   block.splits_k = descriptor.tile_n < 224;

@@ -36,6 +36,7 @@ BlockPlan make_block(const W4a16Gemm& descriptor) {
   block.warps = gemm_lanes::kStrips;
   block.threads = 32 * (block.warps + Producers::kWarpgroup);
   block.blocks_per_sm = 1;
+  block.needs_row_stride = true;
   block.counters_per_tile = counters_per_tile(descriptor, block.warps);
   if (reorders_activations(descriptor)) block.merge_counters -= kReorderCounters;
   block.has_clusters = !descriptor.is_gated() && descriptor.tile_m >= 16;
