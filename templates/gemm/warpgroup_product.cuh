@@ -19,6 +19,17 @@ struct Float32Product {
   using Sum = float;
   struct Sums {
     float of[kTokens / 8][4];  ///< per block of 8 tokens
+
+    /// Multiplies the sums of row g by `first`, and those of row g + 8 by `second`.
+    __device__ __forceinline__ void multiply_rows(float first, float second) {
+#pragma unroll
+      for (int i = 0; i < kTokens / 8; ++i) {
+        of[i][0] *= first;
+        of[i][1] *= first;
+        of[i][2] *= second;
+        of[i][3] *= second;
+      }
+    }
   };
 
   template <class Operand>

@@ -135,6 +135,9 @@ __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, con
 /// A warp is blocked while it starts wgmma instructions whose A operand comes from registers, and the tensor cores then
 /// wait for what the warp still has to do before the next slab. Everything but the conversion of words is therefore
 /// done early: if plan::kWordsAhead, words are loaded a whole slab before their conversion, which takes registers.
+///
+/// Where a step begins another unit of the sums (see weight_format/w4_group_scales.cuh), the warpgroup waits for its
+/// products and multiplies the sums, while the tensor cores have the other warpgroup's products.
 class Consumer {
  public:
   using Sums = plan::Product::Sums;
@@ -162,9 +165,9 @@ class Consumer {
       multiply_slab<0>(weights, words, sums, slab > work.first_slab, work.end_slab - slab);
       if (slab + 1 < work.end_slab) multiply_slab<1>(weights, words, sums, true, work.end_slab - slab - 1);
     }
-    wait_products<0>();
-    plan::Product::settle(sums);
+    complete_products(sums);
     release(previous_);
+    weights.scale(sums);
   }
 
  private:
@@ -176,22 +179,41 @@ class Consumer {
   __device__ __forceinline__ void multiply_slab(plan::Weights& weights, Words (&words)[kWordSets], Sums& sums,
                                                 bool adds, int left) {
     constexpr int kNext = kWordSets - 1 - kBuffer * (kWordSets - 1);  // set of the next slab's words
+    constexpr bool kBeginsUnit = plan::Weights::template begins_unit<kBuffer>(0);
+    if (kBeginsUnit && adds) {
+      complete_products(sums);
+      release(previous_);
+      weights.change_unit(sums, 0);
+    }
     fence_products();
 #pragma unroll
     for (int step = 0; step < persistent_lanes::kSteps; ++step) {
+      if (step > 0 && plan::Weights::template begins_unit<kBuffer>(step)) {
+        commit_products();
+        complete_products(sums);
+        weights.change_unit(sums, step);
+        fence_products();
+      }
       plan::Product::start(sums, weights.template operand<kBuffer>(step),
                            activations_ + step * plan::Activations::kStepOffset, step > 0 || adds ? 1 : 0);
     }
     commit_products();
     if (!plan::kWordsAhead && left > 1) load_words(weights, words[0]);
-    wait_products<1>();
-    if (adds) release(previous_);
+    if constexpr (!kBeginsUnit) {
+      wait_products<1>();
+      if (adds) release(previous_);
+    }
     previous_ = current_;
     current_.advance();
     if (left == 1) return;
     if (plan::kWordsAhead && left > 2) load_words(weights, words[kWordSets - 1 - kNext]);
     describe_activations();
     weights.template convert<kBuffer ^ 1>(words[kNext]);
+  }
+
+  static __device__ __forceinline__ void complete_products(Sums& sums) {
+    wait_products<0>();
+    plan::Product::settle(sums);
   }
 
   /// Waits for the next stage and loads its words.

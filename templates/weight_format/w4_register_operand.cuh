@@ -16,6 +16,9 @@
 //   Words, load(words, stage)  reads what the thread needs of a stage
 //   convert<buffer>(words)     makes the operands of the next slab, in order; `buffer` is the slab's parity
 //   operand<buffer>(step)      the A operand of a step: four registers, or a matrix descriptor
+//   begins_unit<buffer>(step)  whether the step's products are in another unit than those before
+//   change_unit(sums, step)    brings the sums into the unit of the step's products
+//   scale(sums)                makes products of the sums when all products are added
 //
 // PTX ISA: register fragments of wgmma.m64k16, "ldmatrix".
 #pragma once
@@ -26,7 +29,7 @@
 #include "core/wgmma.cuh"
 #include "gemm/persistent_gemm_lanes.h"
 #include "kernels/persistent_gemm_arguments.h"
-#include "weight_format/w4_group_factors.cuh"
+#include "weight_format/w4_group_scales.cuh"
 
 namespace cubit {
 
@@ -55,6 +58,22 @@ class W4Operand {
     return operands_[kBuffer][step];
   }
 
+  /// Where groups have two slabs, a tile's slabs begin with an even index, which is the first of its group.
+  template <int kBuffer>
+  static constexpr __device__ __forceinline__ bool begins_unit(int step) {
+    if (kGroup == 0 || (kGroup == 128 && kBuffer == 1)) return false;
+    return step % (persistent_lanes::kSteps / kSlabGroups) == 0;
+  }
+  template <class Sums>
+  __device__ __forceinline__ void change_unit(Sums& sums, int step) const {
+    const int group = group_of_step(step);
+    sums.multiply_rows(groups_.ratio(group, 0), groups_.ratio(group, 1));
+  }
+  template <class Sums>
+  __device__ __forceinline__ void scale(Sums& sums) const {
+    sums.multiply_rows(groups_.unit(0), groups_.unit(1));
+  }
+
  protected:
   static constexpr int kSlabGroups = kGroup == 32 ? 2 : 1;
   static constexpr int kRows = kGated ? 2 : 1;  ///< parts of a stage that a lane reads: gate and up-projection
@@ -62,6 +81,10 @@ class W4Operand {
   /// Group of the first value along k of a slab.
   static __device__ __forceinline__ int group_of(int slab) {
     return kGroup == 0 ? 0 : slab * persistent_lanes::kSlabK / (kGroup == 0 ? 1 : kGroup);
+  }
+
+  static constexpr __device__ __forceinline__ int group_of_step(int step) {
+    return step * kSlabGroups / persistent_lanes::kSteps;
   }
 
   __device__ __forceinline__ W4Operand(const PersistentGemmArguments& args, Tile tile, int slab)
@@ -82,30 +105,29 @@ class W4Operand {
     }
   }
 
-  /// Makes the factors of the only group. The constructors of operands call this function.
+  /// Makes the converters of the only group. The constructors of operands call this function.
   template <NibblePair kFirst, NibblePair kSecond>
   __device__ __forceinline__ void begin_tile() {
-    if constexpr (kGroup == 0) groups_.template take<kFirst, kSecond>(factors_);
+    if constexpr (kGroup == 0) groups_.template take<kFirst, kSecond>(converters_);
   }
 
-  /// Makes the factors of the next slab, if it begins a group, and starts the loads of the groups behind it.
+  /// Makes the converters of the next slab, if it begins a group, and starts the loads of the groups behind it.
   template <int kBuffer, NibblePair kFirst, NibblePair kSecond>
   __device__ __forceinline__ void begin_slab() {
-    // Where groups have two slabs, a tile's slabs begin with an even index, which is the first of its group.
-    if constexpr (kGroup == 0 || (kGroup == 128 && kBuffer == 1)) return;
-    groups_.template take<kFirst, kSecond>(factors_);
+    if constexpr (!begins_unit<kBuffer>(0)) return;
+    groups_.template take<kFirst, kSecond>(converters_);
     groups_.fetch();
   }
 
-  __device__ __forceinline__ const W4Factor<Element>& factor(int step, int row) const {
-    return factors_[step * kSlabGroups / persistent_lanes::kSteps][row];
+  __device__ __forceinline__ const W4Converter<Element>& converter(int step, int row) const {
+    return converters_[group_of_step(step)][row];
   }
 
   uint32 operands_[2][persistent_lanes::kSteps][4];
 
  private:
-  W4GroupFactors<Element, kSlabGroups, kStoredZeros, kZeroOffset, kByN, kGated> groups_;
-  W4Factor<Element> factors_[kSlabGroups][2];
+  W4GroupScales<Element, kSlabGroups, kStoredZeros, kZeroOffset, kByN, kGated> groups_;
+  W4Converter<Element> converters_[kSlabGroups][2];
 };
 
 /// kWordsAt: offset of a byte of the words in a stage.
@@ -161,7 +183,7 @@ class W4OperandByK : public W4Operand<Element, persistent_lanes::FeaturesByK<kGa
       uint32(&a)[4] = this->operands_[kBuffer][step];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        a[i] = this->factor(step, i % 2).template apply<NibblePair::kByte>(select_(words.of[step][i / 2][i % 2]));
+        a[i] = this->converter(step, i % 2).template apply<NibblePair::kByte>(select_(words.of[step][i / 2][i % 2]));
       settle_operand(a);
     }
   }
@@ -220,8 +242,8 @@ class W4OperandByN : public W4Operand<Element, persistent_lanes::FeaturesByN<kGa
         const int matrix = step % 2 * 2 + half;
         const uint32 first = words.of[step / 2][0][matrix] >> shift_;
         const uint32 second = kGated ? words.of[step / 2][Base::kRows - 1][matrix] >> shift_ : first;
-        a[2 * half] = this->factor(step, 0).template apply<NibblePair::kFirst>(first);
-        a[2 * half + 1] = this->factor(step, 1).template apply<kSecond>(second);
+        a[2 * half] = this->converter(step, 0).template apply<NibblePair::kFirst>(first);
+        a[2 * half + 1] = this->converter(step, 1).template apply<kSecond>(second);
       }
       settle_operand(a);
     }

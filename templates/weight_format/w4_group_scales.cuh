@@ -1,28 +1,34 @@
 // Scales and zeros of a lane's two features in the persistent GEMM, group by group along k.
 //
+// Operands are the integers nibble - zero, and sums are in units of the scale of the group whose products are being
+// added. When the next group begins, the sums so far are multiplied by the old scale divided by the new scale, and when
+// all products are added, by the last scale. So no weight is rounded, and one set of accumulators serves all groups. A
+// group whose scale is zero has zeros as operands and leaves the unit as it is.
+//
 // Lanes read scales and zeros from global memory into registers. The loads of a slab's groups are issued at least one
-// slab before the factors are used. Groups beyond the last one are the last group again: their activations are zeros.
+// slab before the scales are used. Groups beyond the last one are the last group again: their activations are zeros.
 //
 // The lane's second feature is the neighbour (by k) or the next but one (by n) of the first feature, in the same word
 // of zeros; if gated, it is the up-projection feature, n / 2 columns away.
 #pragma once
 
+#include "core/math.cuh"
 #include "core/types.cuh"
 #include "kernels/persistent_gemm_arguments.h"
-#include "weight_format/w4_scaled_values.cuh"
+#include "weight_format/w4_integer_values.cuh"
 
 namespace cubit {
 
 /// kGroups: groups of a slab. kZeroOffset: difference between a zero and its stored nibble, or every zero if none are
 /// stored.
 template <class Element, int kGroups, bool kStoredZeros, int kZeroOffset, bool kByN, bool kGated>
-class W4GroupFactors {
+class W4GroupScales {
  public:
-  using Factor = W4Factor<Element>;
+  using Converter = W4Converter<Element>;
 
   /// `column`: the lane's first feature, as a column of the weights. Columns outside the weights are replaced by others
   /// of the same place in their word.
-  __device__ __forceinline__ W4GroupFactors(const PersistentGemmArguments& args, int column, int group)
+  __device__ __forceinline__ W4GroupScales(const PersistentGemmArguments& args, int column, int group)
       : left_(args.groups - 1 - group), columns_(args.n) {
     const int place = column % 8;
     const int64 first = static_cast<int64>(group) * args.n + min(column, (kGated ? args.n / 2 : args.n) - 8 + place);
@@ -45,17 +51,22 @@ class W4GroupFactors {
     }
   }
 
-  /// Makes factors of what the last fetch() has loaded. kFirst and kSecond: how the operand's pairs of the two features
-  /// are stored.
+  /// Makes converters of what the last fetch() has loaded, and goes on to the units of these groups. kFirst and
+  /// kSecond: how the operand's pairs of the two features are stored.
   template <NibblePair kFirst, NibblePair kSecond>
-  __device__ __forceinline__ void take(Factor (&factors)[kGroups][2]) const {
+  __device__ __forceinline__ void take(Converter (&converters)[kGroups][2]) {
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
-      factors[i][0] = Factor::template make<kFirst>(scale_words_[i][0], zero(i, 0));
-      factors[i][1] =
-          Factor::template make<kSecond>(kOneScaleWord ? scale_words_[i][0] >> 16 : scale_words_[i][1], zero(i, 1));
+      const uint32 second = kOneScaleWord ? scale_words_[i][0] >> 16 : scale_words_[i][1];
+      converters[i][0] = Converter::template make<kFirst>(zero(i, 0), change_unit(i, 0, scale_words_[i][0]));
+      converters[i][1] = Converter::template make<kSecond>(zero(i, 1), change_unit(i, 1, second));
     }
   }
+
+  /// By what the sums of row 0 or 1 are multiplied before products of group `group` of the slab are added.
+  __device__ __forceinline__ float ratio(int group, int row) const { return ratios_[group][row]; }
+  /// The unit of the sums of row 0 or 1 when the products of the last taken groups are added.
+  __device__ __forceinline__ float unit(int row) const { return units_[row]; }
 
  private:
   static constexpr bool kOneScaleWord = !kByN && !kGated;
@@ -77,6 +88,15 @@ class W4GroupFactors {
     asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(zeros_));
     if constexpr (kGated) asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[1]) : "l"(zeros_ + columns_ / 4));
   }
+  /// `scale` is an fp16 in the low half. Returns a mask of the operands: 0 if the scale is zero.
+  __device__ __forceinline__ uint32 change_unit(int group, int row, uint32 scale) {
+    const float value = Pair<Half>::low(scale);
+    const bool is_zero = value == 0.f;
+    const float unit = is_zero ? units_[row] : value;
+    ratios_[group][row] = units_[row] * reciprocal_fast(unit);
+    units_[row] = unit;
+    return is_zero ? 0u : ~0u;
+  }
   __device__ __forceinline__ uint32 zero(int group, int row) const {
     if constexpr (!kStoredZeros) return kZeroOffset;
     const uint32 word = zero_words_[group][kGated ? row : 0];
@@ -88,6 +108,8 @@ class W4GroupFactors {
   int shift_;      ///< of the first feature's zero in its word
   int left_;       ///< groups behind the one that is loaded next
   int64 columns_;  ///< columns of the weights
+  float units_[2] = {1.f, 1.f};
+  float ratios_[kGroups][2];
   uint32 scale_words_[kGroups][2];
   uint32 zero_words_[kGroups][2];
 };
