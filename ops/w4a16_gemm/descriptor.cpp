@@ -26,7 +26,7 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                   &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
       word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
                                       &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
-      number_field<Descriptor>({"tile_m", "8, 16, 32, 64, 128, 192, 256", "16",
+      number_field<Descriptor>({"tile_m", "8, 16, 32, 64, 80, 128, 144, 192, 256", "16",
                                 "rows of activations that a block computes; any number of rows is right"},
                                &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
       number_field<Descriptor>(

@@ -111,6 +111,19 @@ double time_of_narrow_blocks(const BlockPlan& block, const Schedule& schedule, c
   return std::max(products, kLaunchOfWords + time_of_words(block, schedule, memory_bytes_per_second)) + merge;
 }
 
+/// One slab of a persistent cluster, where `working` of all clusters work on average.
+double slab_time(const PersistentTimes& times, double working) {
+  return std::lerp(times.slab, times.full_slab, std::clamp(2 * working - 1, 0.0, 1.0));
+}
+
+/// The last tiles of a launch with stream-K: all clusters have equal shares of them.
+double time_of_shared_tiles(const PersistentTimes& times, const Schedule& schedule, std::int64_t clusters) {
+  const auto tiles = static_cast<double>(schedule.stream_k_tiles);
+  const double clusters_of_tile = static_cast<double>(clusters) / tiles;
+  const double share = schedule.stages / clusters_of_tile;
+  return share * slab_time(times, 1) + times.epilogue + times.handover + (1 + clusters_of_tile) * times.partial;
+}
+
 /// Clusters compute one tile after another. A cluster that divides k computes one tile, and each of its blocks stores
 /// half of that tile.
 double time_of_clusters(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device,
@@ -118,13 +131,15 @@ double time_of_clusters(const BlockPlan& block, const Schedule& schedule, const 
   constexpr double kLaunch = 2.5;  // microseconds, including the first stages
   const auto& times = std::get<PersistentTimes>(block.times);
   const std::int64_t resident = block.resident_clusters(device.multiprocessors);
-  const std::int64_t rounds = (schedule.tiles() + resident - 1) / resident;
-  const double working = static_cast<double>(schedule.tiles()) / static_cast<double>(rounds * resident);
-  const double slab = std::lerp(times.slab, times.full_slab, std::clamp(2 * working - 1, 0.0, 1.0));
-  const bool splits = schedule.splits > 1;
-  const double tile = splits ? block.first_slice(schedule.stages) * slab + times.exchange + times.epilogue / 2
-                             : schedule.stages * slab + times.epilogue;
-  const double products = kLaunch + static_cast<double>(rounds) * tile;
+  const std::int64_t whole = schedule.tiles() - schedule.stream_k_tiles;
+  const std::int64_t rounds = (whole + resident - 1) / resident;
+  const double slab =
+      slab_time(times, static_cast<double>(whole) / static_cast<double>(std::max<std::int64_t>(rounds, 1) * resident));
+  const double tile = schedule.splits > 1
+                          ? block.first_slice(schedule.stages) * slab + times.exchange + times.epilogue / 2
+                          : schedule.stages * slab + times.epilogue;
+  double products = kLaunch + static_cast<double>(rounds) * tile;
+  if (schedule.stream_k_tiles > 0) products += time_of_shared_tiles(times, schedule, resident);
   if (memory_bytes_per_second == 0) return products;
   return std::max(products, kLaunch + time_of_words(block, schedule, memory_bytes_per_second));
 }

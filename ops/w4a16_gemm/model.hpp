@@ -39,6 +39,8 @@ struct PersistentTimes {
   double full_slab = 0;  ///< the same while all multiprocessors work, which lowers the clock
   double epilogue = 0;   ///< storing a tile
   double exchange = 0;   ///< adding up the two slices of a tile within a cluster
+  double handover = 0;   ///< stream-K: a second tile, and partial sums that wait for one another
+  double partial = 0;    ///< stream-K: adding the partial sums of one cluster
 };
 
 using Times = std::variant<WideTimes, NarrowTimes, PersistentTimes>;

@@ -54,7 +54,7 @@ struct BlockPlan {
   /// the tile's columns each; or, with split-K, the same columns and half of k each.
   bool is_persistent = false;
   int stage_k = gemm_lanes::kStageK;  ///< values along k of a pipeline stage
-  bool needs_row_stride = false;  ///< rows of activations are read by a tensor map, which cannot repeat one row
+  bool needs_row_stride = false;      ///< rows of activations are read by a tensor map, which cannot repeat one row
   StageTiles tiles;
   Times times;  ///< constants of the performance model
 

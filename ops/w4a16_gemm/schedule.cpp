@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/gemm/persistent_gemm_lanes.h"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
@@ -164,37 +166,73 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
 }
 
 void check_arguments_of_clusters(const BlockPlan& block, const Arguments& arguments) {
-  const auto refuse = [&](std::string subject, const char* accepted) {
-    throw Failure(Status::invalid_argument, fmt::format("{} of {}", subject, block.descriptor.text()),
-                  fmt::format("in family {} the two blocks of a cluster compute two tiles, or two slices of one tile",
-                              block.family),
-                  accepted);
-  };
-  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) refuse("decomposition = 3", "accepted: 0, 1 or 2");
-  if (arguments.splits > 2) refuse(fmt::format("splits = {}", arguments.splits), "accepted: 0, 1 or 2");
+  if (arguments.splits <= 2) return;
+  throw Failure(Status::invalid_argument, fmt::format("splits = {} of {}", arguments.splits, block.descriptor.text()),
+                fmt::format("in family {} the two blocks of a cluster compute two tiles, or two slices of one tile",
+                            block.family),
+                "accepted: 0, 1 or 2");
 }
 
-/// The two blocks of a cluster either have neighbouring columns, or the same columns and half of k each.
-Schedule choose_cluster_schedule(const BlockPlan& block, const Arguments& arguments, const Schedule& parallel,
-                                 const runtime::DeviceFacts& device) {
-  check_arguments_of_clusters(block, arguments);
-  const int slice = block.first_slice(parallel.stages);
-  const bool is_parallel = arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || arguments.splits == 1;
-  if (is_parallel || slice >= parallel.stages) return parallel;
+[[noreturn]] void refuse_stream_k_of_clusters(const BlockPlan& block, const Schedule& parallel,
+                                              const runtime::DeviceFacts& device) {
+  throw Failure(Status::invalid_argument,
+                fmt::format("decomposition = 3 of {} tiles, {} stages of k each", parallel.tiles(), parallel.stages),
+                fmt::format("each of {} clusters takes at least {} stages, and all stages are counted in 31 bits",
+                            block.resident_clusters(device.multiprocessors), persistent_lanes::kUnitSlabs),
+                "accepted: more tiles or k's, or another decomposition");
+}
+
+/// Half of k each for the two blocks of a cluster, which have the same columns; nothing if k has one slice.
+std::optional<Schedule> split_in_clusters(const BlockPlan& block, const Arguments& arguments,
+                                          const Schedule& parallel) {
+  if (block.first_slice(parallel.stages) >= parallel.stages) return std::nullopt;
   Schedule split = parallel;
   const int columns = block.block_columns() / 2;
   split.splits = 2;
   split.clustered = true;
   split.column_tiles = (output_columns(block.descriptor, arguments.n) + columns - 1) / columns;
   constexpr std::int64_t kMostClusters = std::numeric_limits<int>::max() / 2;  // each has one tile
-  if (split.tiles() > kMostClusters) {
-    if (arguments.splits < 2) return parallel;
-    throw Failure(Status::invalid_argument, fmt::format("splits = 2 of {} tiles", split.tiles()),
-                  fmt::format("a launch has at most {} clusters of two blocks, and each has one tile", kMostClusters),
-                  "accepted: 0 or 1");
+  if (split.tiles() <= kMostClusters) return split;
+  if (arguments.splits < 2) return std::nullopt;
+  throw Failure(Status::invalid_argument, fmt::format("splits = 2 of {} tiles", split.tiles()),
+                fmt::format("a launch has at most {} clusters of two blocks, and each has one tile", kMostClusters),
+                "accepted: 0 or 1");
+}
+
+/// Equal shares of the last tiles for all clusters: of the tiles that whole rounds of clusters leave over, and of the
+/// tiles of one round, so that few clusters share a tile. Nothing if a cluster's share were empty.
+std::optional<Schedule> share_among_clusters(const BlockPlan& block, const Schedule& parallel,
+                                             const runtime::DeviceFacts& device) {
+  constexpr int kUnit = persistent_lanes::kUnitSlabs;
+  const std::int64_t clusters = block.resident_clusters(device.multiprocessors);
+  const std::int64_t flags = 2 * clusters * persistent_lanes::kConsumerWarps;
+  Schedule shared = parallel;
+  shared.stream_k_blocks = static_cast<int>(2 * clusters);
+  shared.stream_k_tiles = std::min(parallel.tiles(), clusters + parallel.tiles() % clusters);
+  const std::int64_t units = shared.stream_k_tiles * ((parallel.stages + kUnit - 1) / kUnit);
+  if (flags > block.merge_counters || units < clusters || units > std::numeric_limits<int>::max()) return std::nullopt;
+  return shared;
+}
+
+Schedule choose_cluster_schedule(const BlockPlan& block, const Arguments& arguments, const Schedule& parallel,
+                                 const runtime::DeviceFacts& device) {
+  check_arguments_of_clusters(block, arguments);
+  if (parallel.row_tiles == 0 || arguments.decomposition == CUBIT_W4A16_DATA_PARALLEL || arguments.splits == 1)
+    return parallel;
+  if (arguments.decomposition == CUBIT_W4A16_STREAM_K) {
+    if (const auto shared = share_among_clusters(block, parallel, device)) return *shared;
+    refuse_stream_k_of_clusters(block, parallel, device);
   }
-  const bool is_faster = modelled_microseconds(block, split, device) < modelled_microseconds(block, parallel, device);
-  return arguments.splits == 2 || is_faster ? split : parallel;
+  Schedule best = parallel;
+  const auto consider = [&](const std::optional<Schedule>& candidate) {
+    if (candidate && modelled_microseconds(block, *candidate, device) < modelled_microseconds(block, best, device))
+      best = *candidate;
+  };
+  const auto split = split_in_clusters(block, arguments, parallel);
+  if (split && arguments.splits == 2) return *split;
+  consider(split);
+  if (arguments.decomposition == CUBIT_W4A16_AUTOMATIC) consider(share_among_clusters(block, parallel, device));
+  return best;
 }
 
 /// One slice per tile.

@@ -18,6 +18,8 @@ struct Schedule {
   int splits = 1;  ///< split-K slices of a tile; with stream-K the most slices that a tile can have
   /// Blocks that have balanced shares of all tiles' stages (stream-K); 0: each tile has `splits` blocks.
   int stream_k_blocks = 0;
+  /// Persistent clusters: the last tiles, whose k's `stream_k_blocks` blocks share evenly; all other tiles are whole.
+  std::int64_t stream_k_tiles = 0;
   /// Blocks that take whole tiles and add up each tile's `splits` slices one after another, which is how a
   /// batch-invariant launch keeps its order of k where tiles fill the device; 0: each slice has a block of its own.
   int fixed_order_blocks = 0;

@@ -32,7 +32,7 @@ W4a16Gemm parse(std::string_view text);
 /// Checks the rules between fields of a descriptor that somebody wrote as `text`. Throws as parse does.
 void check_rules(const W4a16Gemm& descriptor, std::string_view text);
 
-inline constexpr std::array kTileRows = {8, 16, 32, 64, 128, 192, 256};
+inline constexpr std::array kTileRows = {8, 16, 32, 64, 80, 128, 144, 192, 256};
 inline constexpr std::array kTileColumns = {256, 224, 160, 128, 96, 64, 32};
 
 /// Whether some kernel family serves the descriptor on some architecture: check_rules() throws nothing.

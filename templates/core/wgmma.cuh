@@ -62,28 +62,37 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 #define CUBIT_SUMS_16 CUBIT_SUMS_8 ", %4, %5, %6, %7"
 #define CUBIT_SUMS_32 CUBIT_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define CUBIT_SUMS_64 CUBIT_SUMS_32 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define CUBIT_SUMS_128                                                                                   \
-  CUBIT_SUMS_64                                                                                          \
-  ", "                                                                                                   \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
-  "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define CUBIT_SUMS_192                                                                                   \
-  CUBIT_SUMS_128                                                                                         \
-  ", "                                                                                                   \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-  "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define CUBIT_SUMS_256                                                                                 \
-  CUBIT_SUMS_192                                                                                       \
-  ", "                                                                                                 \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
-  "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define CUBIT_SUMS_80 CUBIT_SUMS_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define CUBIT_SUMS_96 CUBIT_SUMS_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define CUBIT_SUMS_112 CUBIT_SUMS_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define CUBIT_SUMS_128 CUBIT_SUMS_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CUBIT_SUMS_144 CUBIT_SUMS_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define CUBIT_SUMS_160 CUBIT_SUMS_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define CUBIT_SUMS_176 CUBIT_SUMS_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define CUBIT_SUMS_192 CUBIT_SUMS_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define CUBIT_SUMS_208 CUBIT_SUMS_192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define CUBIT_SUMS_224 CUBIT_SUMS_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define CUBIT_SUMS_240 CUBIT_SUMS_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define CUBIT_SUMS_256 CUBIT_SUMS_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define CUBIT_WGMMA_8(type) CUBIT_WGMMA(type, "8", CUBIT_SUMS_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
 #define CUBIT_WGMMA_16(type) CUBIT_WGMMA(type, "16", CUBIT_SUMS_16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 #define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 #define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+#define CUBIT_WGMMA_80(type) CUBIT_WGMMA(type, "80", CUBIT_SUMS_80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+#define CUBIT_WGMMA_96(type) CUBIT_WGMMA(type, "96", CUBIT_SUMS_96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+#define CUBIT_WGMMA_112(type) CUBIT_WGMMA(type, "112", CUBIT_SUMS_112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
 #define CUBIT_WGMMA_128(type) CUBIT_WGMMA(type, "128", CUBIT_SUMS_128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+#define CUBIT_WGMMA_144(type) CUBIT_WGMMA(type, "144", CUBIT_SUMS_144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+#define CUBIT_WGMMA_160(type) CUBIT_WGMMA(type, "160", CUBIT_SUMS_160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+#define CUBIT_WGMMA_176(type) CUBIT_WGMMA(type, "176", CUBIT_SUMS_176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
 #define CUBIT_WGMMA_192(type) \
   CUBIT_WGMMA(type, "192", CUBIT_SUMS_192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+#define CUBIT_WGMMA_208(type) \
+  CUBIT_WGMMA(type, "208", CUBIT_SUMS_208, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+#define CUBIT_WGMMA_224(type) \
+  CUBIT_WGMMA(type, "224", CUBIT_SUMS_224, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
+#define CUBIT_WGMMA_240(type) \
+  CUBIT_WGMMA(type, "240", CUBIT_SUMS_240, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
 #define CUBIT_WGMMA_256(type) \
   CUBIT_WGMMA(type, "256", CUBIT_SUMS_256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #define CUBIT_8_SUMS(t)                                                                                         \
@@ -111,14 +120,90 @@ __device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 
     asm volatile(CUBIT_WGMMA_64("f16") : CUBIT_8_SUMS(0) : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 8) {
     asm volatile(CUBIT_WGMMA_64("bf16") : CUBIT_8_SUMS(0) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 10 && kHalf) {
+    asm volatile(CUBIT_WGMMA_80("f16") : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 10) {
+    asm volatile(CUBIT_WGMMA_80("bf16") : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 12 && kHalf) {
+    asm volatile(CUBIT_WGMMA_96("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 12) {
+    asm volatile(CUBIT_WGMMA_96("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 14 && kHalf) {
+    asm volatile(CUBIT_WGMMA_112("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11), CUBIT_SUMS(12),
+                   CUBIT_SUMS(13)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 14) {
+    asm volatile(CUBIT_WGMMA_112("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11), CUBIT_SUMS(12),
+                   CUBIT_SUMS(13)
+                 : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 16 && kHalf) {
     asm volatile(CUBIT_WGMMA_128("f16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8) : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 16) {
     asm volatile(CUBIT_WGMMA_128("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 18 && kHalf) {
+    asm volatile(CUBIT_WGMMA_144("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 18) {
+    asm volatile(CUBIT_WGMMA_144("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 20 && kHalf) {
+    asm volatile(CUBIT_WGMMA_160("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 20) {
+    asm volatile(CUBIT_WGMMA_160("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 22 && kHalf) {
+    asm volatile(CUBIT_WGMMA_176("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19),
+                   CUBIT_SUMS(20), CUBIT_SUMS(21)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 22) {
+    asm volatile(CUBIT_WGMMA_176("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19),
+                   CUBIT_SUMS(20), CUBIT_SUMS(21)
+                 : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 24 && kHalf) {
     asm volatile(CUBIT_WGMMA_192("f16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16) : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 24) {
     asm volatile(CUBIT_WGMMA_192("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16) : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 26 && kHalf) {
+    asm volatile(CUBIT_WGMMA_208("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 26) {
+    asm volatile(CUBIT_WGMMA_208("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 28 && kHalf) {
+    asm volatile(CUBIT_WGMMA_224("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
+                   CUBIT_SUMS(27)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 28) {
+    asm volatile(CUBIT_WGMMA_224("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
+                   CUBIT_SUMS(27)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 30 && kHalf) {
+    asm volatile(CUBIT_WGMMA_240("f16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
+                   CUBIT_SUMS(27), CUBIT_SUMS(28), CUBIT_SUMS(29)
+                 : CUBIT_OPERANDS);
+  } else if constexpr (kRowTiles == 30) {
+    asm volatile(CUBIT_WGMMA_240("bf16")
+                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
+                   CUBIT_SUMS(27), CUBIT_SUMS(28), CUBIT_SUMS(29)
+                 : CUBIT_OPERANDS);
   } else if constexpr (kRowTiles == 32 && kHalf) {
     asm volatile(CUBIT_WGMMA_256("f16")
                  : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24)
@@ -146,15 +231,33 @@ __device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int t
 
 #undef CUBIT_8_SUMS
 #undef CUBIT_WGMMA_256
+#undef CUBIT_WGMMA_240
+#undef CUBIT_WGMMA_224
+#undef CUBIT_WGMMA_208
 #undef CUBIT_WGMMA_192
+#undef CUBIT_WGMMA_176
+#undef CUBIT_WGMMA_160
+#undef CUBIT_WGMMA_144
 #undef CUBIT_WGMMA_128
+#undef CUBIT_WGMMA_112
+#undef CUBIT_WGMMA_96
+#undef CUBIT_WGMMA_80
 #undef CUBIT_WGMMA_64
 #undef CUBIT_WGMMA_32
 #undef CUBIT_WGMMA_16
 #undef CUBIT_WGMMA_8
 #undef CUBIT_SUMS_256
+#undef CUBIT_SUMS_240
+#undef CUBIT_SUMS_224
+#undef CUBIT_SUMS_208
 #undef CUBIT_SUMS_192
+#undef CUBIT_SUMS_176
+#undef CUBIT_SUMS_160
+#undef CUBIT_SUMS_144
 #undef CUBIT_SUMS_128
+#undef CUBIT_SUMS_112
+#undef CUBIT_SUMS_96
+#undef CUBIT_SUMS_80
 #undef CUBIT_SUMS_64
 #undef CUBIT_SUMS_32
 #undef CUBIT_SUMS_16

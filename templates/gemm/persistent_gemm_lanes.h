@@ -19,6 +19,7 @@ inline constexpr int kSlabK = 64;                    ///< values along k per pip
 inline constexpr int kSteps = kSlabK / 16;           ///< wgmma instructions per stage
 inline constexpr int kBlockFeatures = 128;           ///< features per block
 inline constexpr int kConsumerWarps = 8;             ///< two warpgroups
+inline constexpr int kUnitSlabs = 2;                 ///< slabs per unit of stream-K; a unit begins with a whole group
 inline constexpr int kActivationBytes = 2 * kSlabK;  ///< bytes of a token in a stage
 
 struct Place {

@@ -20,6 +20,15 @@ struct PersistentGemmArguments {
   // Nonzero: the two blocks of a cluster compute one tile of 128 features and divide k: the first block has this many
   // slabs. Zero: the two blocks compute neighbouring tiles and share the activations.
   int split_slabs;
+  // Stream-K: the first `whole_tiles` tiles are computed whole, one by one; all later tiles have `units` units of
+  // kUnitSlabs slabs each, which form one sequence that is divided among the clusters. A cluster has `share` units, or
+  // one more if its index is below `larger`. With share = 0 all tiles are whole.
+  int share;
+  int larger;
+  int units;
+  long long whole_tiles;
+  unsigned* flags;  // [clusters][2 blocks][kConsumerWarps], zero before and after a launch
+  float* partials;  // [clusters][2 blocks][tokens / 8 of a tile][kConsumerWarps][32 lanes][4]
 };
 
 }  // namespace cubit

@@ -18,7 +18,8 @@
 // - Warp 8 is the producer warp: one thread starts all TMA copies. Warps 9 to 11 only complete the producer's
 //   warpgroup, which gives registers to the consumers.
 // - A cluster computes tiles until none is left. The producer starts the copies of the next tile while the consumers
-//   store the current one.
+//   store the current one. With stream-K the last tiles are divided among clusters (grouped_tiles.cuh), which hand on
+//   partial sums through the workspace (stream_k_sums.cuh).
 //
 // Shared memory:
 //   stages { activations | weights }
@@ -47,6 +48,7 @@
 #include "core/wgmma.cuh"
 #include "gemm/cluster_exchange.cuh"
 #include "gemm/persistent_gemm_lanes.h"
+#include "gemm/stream_k_sums.cuh"
 #include "kernels/persistent_gemm_arguments.h"
 
 namespace cubit {
@@ -94,37 +96,36 @@ struct Ring {
 
 /// The work of a block: its rank in the cluster, and its part of each of the cluster's tiles.
 struct BlockWork {
-  bool splits_k;
-  int rank;
-  int first_slab;
-  int end_slab;
+  const Arguments& args;
 
-  __device__ __forceinline__ explicit BlockWork(const Arguments& args)
-      : splits_k(args.split_slabs > 0), rank(static_cast<int>(rank_in_cluster())) {
-    first_slab = splits_k && rank == 1 ? args.split_slabs : 0;
-    end_slab = splits_k && rank == 0 ? args.split_slabs : args.slabs;
-  }
+  __device__ __forceinline__ bool splits_k() const { return args.split_slabs > 0; }
+  static __device__ __forceinline__ int rank() { return static_cast<int>(rank_in_cluster()); }
   __device__ __forceinline__ Tile features(GemmTile tile) const {
-    return {(splits_k ? tile.features : 2 * tile.features + rank) * Tile::kOutputs};
+    return {(splits_k() ? tile.features : 2 * tile.features + rank()) * Tile::kOutputs};
+  }
+  __device__ __forceinline__ int first_slab(GemmTile tile) const {
+    return splits_k() && rank() == 1 ? args.split_slabs : tile.first_slab;
+  }
+  __device__ __forceinline__ int end_slab(GemmTile tile) const {
+    return splits_k() && rank() == 0 ? args.split_slabs : tile.end_slab;
   }
 };
 
 /// Loop of the producer thread.
 __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
-  plan::Tiles tiles(args);
   StagePlace place;
-  GemmTile tile;
 #pragma unroll 1
-  while (tiles.next(tile)) {
+  for (plan::Tiles tiles(args); tiles.has_tile(); tiles.advance()) {
+    const GemmTile tile = tiles.tile();
     const Tile features = work.features(tile);
 #pragma unroll 1
-    for (int slab = work.first_slab; slab < work.end_slab; ++slab) {
+    for (int slab = work.first_slab(tile), end = work.end_slab(tile); slab < end; ++slab) {
       const uint32 full = ring.full(place);
       wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
       expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
       plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
       plan::Activations::load(args.activation_map, ring.activations(place), tile.tokens * plan::kTokens, args.m, slab,
-                              full, !work.splits_k, work.rank);
+                              full, !work.splits_k(), work.rank());
       place.advance();
     }
   }
@@ -144,26 +145,26 @@ class Consumer {
   using Words = plan::Weights::Words;
 
   __device__ __forceinline__ Consumer(Ring ring, const BlockWork& work)
-      : ring_(ring), lane_releases_(lane_index() < (work.splits_k ? 1 : 2)) {
+      : ring_(ring), lane_releases_(lane_index() < (work.splits_k() ? 1 : 2)) {
     // Lane i of each warp releases stages of block i of the cluster, or lane 0 those of its own block.
-    const int rank = work.splits_k ? work.rank : lane_index() % 2;
+    const int rank = work.splits_k() ? work.rank() : lane_index() % 2;
     released_ = address_in_block(ring.empty(StagePlace()), rank);
   }
 
-  /// Sets `sums` to the products of slabs first_slab to end_slab - 1 of a tile; there is at least one slab.
-  __device__ __forceinline__ void multiply(const Arguments& args, const BlockWork& work, Tile features, Sums& sums) {
-    plan::Weights weights(args, features, work.first_slab);
+  /// Sets `sums` to the products of slabs `first` to `end` - 1 of a tile; there is at least one slab.
+  __device__ __forceinline__ void multiply(const Arguments& args, Tile features, int first, int end, Sums& sums) {
+    plan::Weights weights(args, features, first);
     Words words[kWordSets];
     previous_ = ahead_;
     current_ = ahead_;
     load_words(weights, words[0]);
     weights.template convert<0>(words[0]);
-    if (plan::kWordsAhead && work.first_slab + 1 < work.end_slab) load_words(weights, words[kWordSets - 1]);
+    if (plan::kWordsAhead && first + 1 < end) load_words(weights, words[kWordSets - 1]);
     describe_activations();
 #pragma unroll 1
-    for (int slab = work.first_slab; slab < work.end_slab; slab += 2) {
-      multiply_slab<0>(weights, words, sums, slab > work.first_slab, work.end_slab - slab);
-      if (slab + 1 < work.end_slab) multiply_slab<1>(weights, words, sums, true, work.end_slab - slab - 1);
+    for (int slab = first; slab < end; slab += 2) {
+      multiply_slab<0>(weights, words, sums, slab > first, end - slab);
+      if (slab + 1 < end) multiply_slab<1>(weights, words, sums, true, end - slab - 1);
     }
     complete_products(sums);
     release(previous_);
@@ -243,26 +244,34 @@ class Consumer {
   StagePlace previous_;  ///< stage whose products were started last
 };
 
+using Partial = PartialSums<plan::kTokens / 8>;
+
 __device__ __forceinline__ void compute_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
   const int warpgroup = warp_index() / 4;
-  plan::Tiles tiles(args);
   Consumer consumer(ring, work);
   plan::Epilogue epilogue(args, args.output_map,
                           ring.base + plan::kStagingAt + warpgroup * 2 * plan::Epilogue::kStagingBytes);
-  GemmTile tile;
 #pragma unroll 1
-  while (tiles.next(tile)) {
-    const Tile features = work.features(tile);
+  for (plan::Tiles tiles(args); tiles.has_tile(); tiles.advance()) {
+    GemmTile tile = tiles.tile();
     Consumer::Sums sums;
-    consumer.multiply(args, work, features, sums);
+    consumer.multiply(args, work.features(tile), work.first_slab(tile), work.end_slab(tile), sums);
+    tiles.settle();
+    tile = tiles.tile();
+    if (tile.is_part) {
+      Partial(args, tiles.cluster(), work.rank()).store(sums.of);
+      continue;
+    }
+#pragma unroll 1
+    for (int i = 1; i <= tile.partials; ++i) Partial(args, tiles.cluster() - i, work.rank()).add_to(sums.of);
     int first = 0;
     int count = plan::kTokens;
-    if (work.splits_k) {
-      exchange_halves(sums.of, ring.base, ring.exchange(), work.rank, warpgroup, thread_index() % 128);
+    if (work.splits_k()) {
+      exchange_halves(sums.of, ring.base, ring.exchange(), work.rank(), warpgroup, thread_index() % 128);
       count /= 2;
-      first = work.rank * count;
+      first = work.rank() * count;
     }
-    epilogue.store(sums.of, features, tile.tokens * plan::kTokens + first, count, plan::Scaling());
+    epilogue.store(sums.of, work.features(tile), tile.tokens * plan::kTokens + first, count, plan::Scaling());
   }
   epilogue.finish();
 }
@@ -274,13 +283,13 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, 1)
   using namespace cubit;
   extern __shared__ __align__(1024) unsigned char shared[];
   const Ring ring{shared_address(shared)};
-  const BlockWork work(args);
+  const BlockWork work{args};
   allow_next_kernel();
   if (threadIdx.x == 0) {
     prefetch_map(args.weight_map);
     prefetch_map(args.activation_map);
     prefetch_map(args.output_map);
-    ring.init_barriers(persistent_lanes::kConsumerWarps * (work.splits_k ? 1 : 2));
+    ring.init_barriers(persistent_lanes::kConsumerWarps * (work.splits_k() ? 1 : 2));
   }
   wait_for_previous_kernel();
   __syncthreads();

@@ -53,27 +53,25 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double group = has("group_size=all") ? 8 : has("group_size=32") ? 32 : has("group_size=64") ? 64 : 128;
   const std::size_t tile = descriptor.find("tile_m=");
   const double tile_m = tile == std::string::npos ? 16 : std::stoi(descriptor.substr(tile + 7));
-  // Family sm90_persistent rounds weights to bf16, which shows where only few of them add up.
-  const bool is_persistent = tile_m > 64 || has("sm90_persistent");
-  const double least_k = is_persistent && has("element=bf16") ? 512 : 0;
+  const bool is_persistent = tile_m > 64 || has("sm90_persistent");  // even shares of an odd number of tiles
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=true");
   const bool has_few_columns = has("tile_n=");  // no even shares
-  const double full_tiles = !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
+  const double full_tiles = is_persistent ? 2 : !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
-           {"k", std::max<double>(256, least_k) + group},
+           {"k", 256 + group},
            {"pattern", pattern},
            {"decomposition", !can_share_k                ? 0
                              : has("atomic_splits=true") ? 4
                                                          : 2},
            {"splits", can_share_k ? 2 : 0}},
           {{"m", full_tiles * tile_m + 1},
-           {"n", 256 + columns},
-           {"k", std::max<double>(256, least_k) + group},
+           {"n", is_persistent ? 256 - columns : 256 + columns},
+           {"k", 256 + group},
            {"pattern", pattern},
-           {"decomposition", takes_turns || has_few_columns || is_persistent ? 0 : 3}},
-          {{"m", 1}, {"n", columns}, {"k", 2 * least_k + group}, {"decomposition", 1}}};
+           {"decomposition", takes_turns || has_few_columns ? 0 : 3}},
+          {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
 }
 
 bool has(const std::string& descriptor, const char* field) { return descriptor.find(field) != std::string::npos; }
@@ -176,8 +174,6 @@ struct Item {
   bool deals_shares() const { return decided("split_kv").starts_with("a balanced share"); }
   /// Of w4a16_gemm: whether blocks can share k.
   bool can_share_k() const { return decided("decomposition") != "all of k in a block"; }
-  /// Whether blocks that share k use the workspace. In family sm90_persistent such blocks form a cluster.
-  bool uses_workspace() const { return can_share_k() && plan.at("family") != "sm90_persistent_w4a16_gemm"; }
 
  private:
   /// Empty where the plan has no such decision.
@@ -307,7 +303,7 @@ void expect_good(const Item& item) {
   for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares(), item.can_share_k()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   const std::string name = operator_of(item.descriptor);
-  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.uses_workspace()));
+  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.can_share_k()));
   expect_proofs_hold(item, device);
 }
 

@@ -51,6 +51,7 @@ constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
 constexpr const char* kPersistent = "w4a16_gemm:group_size=64,tile_m=64,family=sm90_persistent";
 constexpr const char* kPersistentSizes = "m=66,n=264,k=1024,decomposition=1";
+constexpr const char* kSharedSizes = "m=130,n=256,k=512,decomposition=3";  // three tiles of two clusters
 constexpr const char* kDividedSizes = "m=70,n=136,k=512,decomposition=2,splits=2";
 constexpr const char* kReorders = "w4a16_gemm:tile_m=64";
 constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
@@ -141,10 +142,11 @@ constexpr Mutant kMutants[] = {
     {"persistent_copies_not_waited_for", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
      "wait_barrier(ring_.full(ahead_), ahead_.parity);", "", "memory", kNotRun},
     {"persistent_released_in_one_block", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
-     "const int rank = work.splits_k ? work.rank : lane_index() % 2;", "const int rank = work.rank;", "memory",
+     "const int rank = work.splits_k() ? work.rank() : lane_index() % 2;", "const int rank = work.rank();", "memory",
      kNotRun},
     {"persistent_products_not_waited_for", kPersistent, kPersistentSizes, "kernels/sm90_persistent_gemm.cuh",
-     "    wait_products<1>();", "", "memory", kNotRun},
+     "    wait_products<0>();\n    plan::Product::settle(sums);", "    plan::Product::settle(sums);",
+     "no wgmma.wait_group covers it", kNotRun},
     {"persistent_outputs_not_fenced", kPersistent, kPersistentSizes, "gemm/staged_epilogue.cuh",
      "      fence_async_proxy();", "", "without a fence.proxy.async", kNotRun},
     {"persistent_staging_still_read", kPersistent, kPersistentSizes, "gemm/staged_epilogue.cuh",
@@ -158,6 +160,11 @@ constexpr Mutant kMutants[] = {
      "  sync_threads<256>(kConsumerBarrier);", "", "without a fence.proxy.async", kNotRun},
     {"divided_sums_not_fenced", kPersistent, kDividedSizes, "gemm/cluster_exchange.cuh", "  fence_async_proxy();", "",
      "without a fence.proxy.async", kNotRun},
+    {"healthy_shared", kPersistent, kSharedSizes, "", "", "", "", kNotRun},
+    {"shared_sums_not_released", kPersistent, kSharedSizes, "gemm/stream_k_sums.cuh", "st.release.gpu.global.u32",
+     "st.relaxed.gpu.global.u32", "after the write by block", kNotRun},
+    {"shared_sums_not_acquired", kPersistent, kSharedSizes, "gemm/stream_k_sums.cuh", "ld.acquire.gpu.global.u32",
+     "ld.relaxed.gpu.global.u32", "after the write by block", kNotRun},
     {"healthy_reordered", kReorders, kReordersSizes, "", "", "", "", kNotRun},
     {"reordered_slice_not_released", kReorders, kReordersSizes, "gemm/reordered_activations.cuh",
      "red.release.gpu.global.add.u32", "red.relaxed.gpu.global.add.u32", "after the write by block 0", kNotRun},

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
@@ -82,7 +85,14 @@ void expect_little_lost(const std::string& file_name, std::size_t count, const r
   EXPECT_EQ(cells.size(), count);
   for (const auto& [sizes, times] : cells) {
     const std::string text = suggested("w4a16_gemm", {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}, device);
-    ASSERT_TRUE(times.contains(text)) << text;
+    const auto fastest = std::ranges::min(times | std::views::values);
+    if (!times.contains(text)) {  // the sweep has tiles of at most 64 rows
+      EXPECT_GT(w4a16_gemm::parse(text).tile_m, 64) << text;
+      cubit_w4a16_gemm_arguments arguments{};
+      std::tie(arguments.m, arguments.n, arguments.k) = std::tuple(sizes[0], sizes[1], sizes[2]);
+      EXPECT_LE(modelled(text, arguments), (1 + most_lost) * fastest) << text;
+      continue;
+    }
     for (const auto& [other, time] : times)
       EXPECT_LE(times.at(text), (1 + most_lost) * time)
           << sizes[0] << " rows of " << sizes[1] << " x " << sizes[2] << ": " << text << " and not " << other;

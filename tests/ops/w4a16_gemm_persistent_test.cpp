@@ -141,8 +141,11 @@ struct Encoded {
   std::vector<runtime::TensorMap> maps;
 };
 
+void* const kWorkspace = reinterpret_cast<void*>(std::uintptr_t{0x100000});
+
 Encoded encode(const char* text, const Arguments& arguments) {
-  Encoded result{plan_of(text).encode(arguments, nullptr, 0, h200()), {}, {}};
+  const auto plan = plan_of(text);
+  Encoded result{plan.encode(arguments, kWorkspace, plan.workspace_bytes(arguments, h200()), h200()), {}, {}};
   std::memcpy(&result.parameters, result.launch.parameters.data(), sizeof result.parameters);
   for (const MapParameter& one : result.launch.maps.all()) {
     EXPECT_EQ(one.offset % alignof(runtime::EncodedTensorMap), 0u);
@@ -193,7 +196,8 @@ TEST(PersistentLaunch, BoxesOfOtherFormatsAndOfGates) {
     EXPECT_EQ(maps.at(0).swizzle, swizzle) << text;
     EXPECT_EQ(maps.at(2).box, (std::array<std::uint32_t, 5>{outputs, tokens})) << text;
   };
-  expect_boxes("w4a16_gemm:tile_m=192", 128, 8, TensorSwizzle::none, 64, 32);
+  expect_boxes("w4a16_gemm:tile_m=192", 128, 8, TensorSwizzle::none, 64, 48);
+  expect_boxes("w4a16_gemm:tile_m=80", 128, 8, TensorSwizzle::none, 64, 40);
   expect_boxes("w4a16_gemm:tile_m=128,function=silu_gate", 64, 8, TensorSwizzle::none, 32, 64);
   expect_boxes("w4a16_gemm:format=awq,tile_m=128", 16, 64, TensorSwizzle::span64, 64, 64);
   expect_boxes("w4a16_gemm:format=awq,tile_m=256,function=silu_gate", 8, 64, TensorSwizzle::span32, 32, 64);
@@ -216,12 +220,51 @@ TEST(PersistentLaunch, ClustersDivideKWhereTilesAreFew) {
   EXPECT_EQ(few.parameters.feature_tiles, 64);
   EXPECT_EQ(few.parameters.slabs, 128);
   EXPECT_EQ(few.parameters.split_slabs, 64);
-  const auto many = encode("w4a16_gemm:tile_m=256", arguments_of(4096, 8192, 8192));
-  EXPECT_EQ(many.launch.shape.grid, (std::array<unsigned, 3>{2 * 66, 1, 1})) << "clusters take tiles in turn";
-  EXPECT_EQ(many.parameters.token_tiles, 16);
-  EXPECT_EQ(many.parameters.feature_tiles, 32);
-  EXPECT_EQ(many.parameters.tile_group, 4);
-  EXPECT_EQ(many.parameters.split_slabs, 0);
+  EXPECT_EQ(few.parameters.share, 0);
+}
+
+TEST(PersistentLaunch, ClustersTakeWholeTilesInTurn) {
+  const auto full = encode("w4a16_gemm:tile_m=256", arguments_of(1024, 33 * 256, 8192));
+  EXPECT_EQ(full.launch.shape.grid, (std::array<unsigned, 3>{2 * 66, 1, 1}));
+  EXPECT_EQ(full.parameters.token_tiles, 4);
+  EXPECT_EQ(full.parameters.feature_tiles, 33);
+  EXPECT_EQ(full.parameters.tile_group, 4);
+  EXPECT_EQ(full.parameters.split_slabs, 0);
+  EXPECT_EQ(full.parameters.whole_tiles, 4 * 33) << "two rounds of 66 clusters";
+  EXPECT_EQ(full.parameters.share, 0);
+}
+
+// 80 tiles are one round of 66 clusters and 14 tiles more.
+TEST(PersistentLaunch, ClustersShareTheTilesThatRoundsLeaveOver) {
+  const auto arguments = arguments_of(512, 10240, 8192);
+  const auto one = encode("w4a16_gemm:tile_m=256", arguments);
+  EXPECT_EQ(one.launch.shape.grid[0], 2u * 66);
+  EXPECT_EQ(one.parameters.whole_tiles, 0);
+  EXPECT_EQ(one.parameters.units, 64) << "of two slabs";
+  EXPECT_EQ(one.parameters.share, 80 * 64 / 66);
+  EXPECT_EQ(one.parameters.larger, 80 * 64 % 66);
+  EXPECT_EQ(one.parameters.flags, kWorkspace);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.parameters.partials), 0x100000 + kWorkspaceCounterBytes);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=256").workspace_bytes(arguments, h200()),
+            kWorkspaceCounterBytes + 132 * 128 * 256 * sizeof(float))
+      << "one block's sums for each block";
+  const auto three = encode("w4a16_gemm:tile_m=256", arguments_of(1536, 10240, 8192));
+  EXPECT_EQ(three.parameters.whole_tiles, 2 * 66);
+  EXPECT_EQ(three.parameters.share, (66 + 42) * 64 / 66) << "of one round and the 42 tiles that are left";
+}
+
+// Rows decide whether clusters share tiles.
+TEST(PersistentLaunch, AWorkspaceServesFewerRows) {
+  const auto plan = plan_of("w4a16_gemm:tile_m=256");
+  for (const int n : {1024, 5120, 10240, 33 * 256}) {
+    std::size_t largest = 0;
+    for (int m = 1; m <= 4096; m += 85) {
+      const std::size_t bytes = plan.workspace_bytes(arguments_of(m, n, 8192), h200());
+      EXPECT_GE(bytes, largest) << m << " rows of " << n;
+      largest = bytes;
+      EXPECT_NO_THROW(plan.encode(arguments_of(m, n, 8192), kWorkspace, bytes, h200()));
+    }
+  }
 }
 
 TEST(PersistentLaunch, ACallerChoosesTheDecomposition) {
@@ -233,7 +276,11 @@ TEST(PersistentLaunch, ACallerChoosesTheDecomposition) {
   EXPECT_EQ(split.launch.shape.grid[0], 2u * 16 * 64) << "each cluster has one tile";
   arguments = arguments_of(256, 8192, 8192);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  EXPECT_EQ(encode("w4a16_gemm:tile_m=256", arguments).parameters.split_slabs, 0);
+  const auto parallel = encode("w4a16_gemm:tile_m=256", arguments);
+  EXPECT_EQ(parallel.parameters.split_slabs, 0);
+  EXPECT_EQ(parallel.parameters.share, 0);
+  arguments.decomposition = CUBIT_W4A16_STREAM_K;
+  EXPECT_EQ(encode("w4a16_gemm:tile_m=256", arguments).parameters.share, 32 * 64 / 66);
 }
 
 // The second slice begins with a whole group, and no slice is empty.
@@ -251,9 +298,9 @@ TEST(PersistentLaunch, SlicesBeginWithGroups) {
   EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=all", 8), 0);
 }
 
-TEST(PersistentLaunch, NeedsNoWorkspaceAndTakesNoRows) {
+TEST(PersistentLaunch, TakesNoRowsAndThenNeedsNoWorkspace) {
   const auto plan = plan_of("w4a16_gemm:tile_m=128");
-  EXPECT_EQ(plan.workspace_bytes(arguments_of(128, 8192, 8192), h200()), 0u);
+  EXPECT_EQ(plan.workspace_bytes(arguments_of(0, 5120, 8192), h200()), 0u);
   EXPECT_TRUE(plan.encode(arguments_of(0, 256, 128), nullptr, 0, h200()).empty);
 }
 
@@ -270,8 +317,8 @@ TEST(PersistentLaunch, RefusalsNameTheRule) {
   auto arguments = arguments_of(128, 256, 256);
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
   EXPECT_EQ(sentence(arguments),
-            "decomposition = 3 of w4a16_gemm:tile_m=128: in family sm90_persistent the two blocks of a cluster compute "
-            "two tiles, or two slices of one tile; accepted: 0, 1 or 2");
+            "decomposition = 3 of 1 tiles, 4 stages of k each: each of 66 clusters takes at least 2 stages, and all "
+            "stages are counted in 31 bits; accepted: more tiles or k's, or another decomposition");
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 4;
   EXPECT_EQ(sentence(arguments),

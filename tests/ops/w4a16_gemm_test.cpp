@@ -64,8 +64,8 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   const unsigned of_boxes = 3 * 4 * 2 * 2 * (2 * epilogues * 5 / 6 + 2 * epilogues) +
                             4 * 2 * 2 * (epilogues * 5 / 6 + 2 * epilogues) +
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
-  // Unnamed 128, 192 and 256 rows, and 64 rows too if the family is named.
-  const unsigned of_persistent = (3 + 4) * (3 * 4 + 4) * 2 * epilogues;
+  // Unnamed 80, 128, 144, 192 and 256 rows, and 64 rows too if the family is named.
+  const unsigned of_persistent = (5 + 6) * (3 * 4 + 4) * 2 * epilogues;
   EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent)
       << "families auto and sm80, sm75, sm90, narrow blocks, and sm90_persistent";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
@@ -115,7 +115,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
       "for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,family=sm90_persistent"),
             "descriptor \"w4a16_gemm:tile_m=32,family=sm90_persistent\": family=sm90_persistent: its tiles have 64 to "
-            "256 rows; ask for tile_m=64, 128, 192 or 256, or leave family out");
+            "256 rows; ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out");
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,activation_order=true"),
             "descriptor \"w4a16_gemm:tile_m=128,activation_order=true\": tile_m=128: no kernel family serves it (sm80: "
             "its tiles have at most 64 rows, not 128; sm90: its tiles have at most 64 rows, not 128; sm90_persistent: "

@@ -14,7 +14,7 @@ namespace cubit::tests {
 /// Makes a descriptor from one value per field. `family` is one of the fields. See is_legal_gemm.
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
   static constexpr int kGroups[] = {32, 64, 128, 0};
-  static constexpr int kTiles[] = {8, 16, 32, 64, 128, 192, 256};
+  static constexpr int kTiles[] = {8, 16, 32, 64, 128, 192, 256, 80, 144};
   static constexpr int kColumns[] = {256, 64, 32, 128, 224, 96, 160};
   static constexpr const char* kFamilies[] = {"auto", "sm75", "sm80", "sm90", "sm90_persistent"};
   return {.format = static_cast<W4Format>(c[0]),
@@ -32,7 +32,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 7, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
+inline const std::vector<int> kGemmCounts = {4, 4, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
 
 /// Whether family sm90_persistent alone has such tiles, or the descriptor names that family.
 inline bool is_persistent_gemm(const W4a16Gemm& descriptor) {

@@ -18,7 +18,8 @@ class Sm90PersistentFamily final : public GemmFamily {
     constexpr const char* kFewerRows =
         "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, and leave family out";
     if (descriptor.tile_m < 64)
-      return BrokenRule{"its tiles have 64 to 256 rows", "ask for tile_m=64, 128, 192 or 256, or leave family out"};
+      return BrokenRule{"its tiles have 64 to 256 rows",
+                        "ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out"};
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};
     if (descriptor.activation_order)
       return BrokenRule{"with activation_order=true neighbours along k share no group", kFewerRows};

@@ -1,4 +1,4 @@
-// Launches: the choice of the cluster's use, tensor maps and parameters. A launch has no workspace.
+// Launches: tensor maps, parameters and the workspace, which stream-K alone needs.
 #include "ops/w4a16_gemm/launch.hpp"
 
 #include <algorithm>
@@ -73,7 +73,29 @@ int tile_group(const BlockPlan& block, const Schedule& schedule, const runtime::
   return static_cast<int>(std::clamp<std::int64_t>(group, 1, schedule.row_tiles));
 }
 
-PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLaunch& launch,
+/// Partial sums of stream-K: all outputs of a block, for each block.
+std::size_t partial_bytes(const BlockPlan& block, const Schedule& schedule) {
+  const std::size_t block_bytes = sizeof(float) * persistent_lanes::kBlockFeatures * block.descriptor.tile_m;
+  return workspace_part(static_cast<std::size_t>(schedule.stream_k_blocks) * block_bytes);
+}
+
+std::size_t bytes_of(const BlockPlan& block, const Schedule& schedule) {
+  return schedule.stream_k_blocks == 0 ? 0 : kWorkspaceCounterBytes + partial_bytes(block, schedule);
+}
+
+void share_tiles(PersistentGemmArguments& result, const Schedule& schedule, char* workspace) {
+  constexpr int kUnit = persistent_lanes::kUnitSlabs;
+  const int clusters = schedule.stream_k_blocks / kClusterBlocks;
+  result.units = (schedule.stages + kUnit - 1) / kUnit;
+  const std::int64_t units = schedule.stream_k_tiles * result.units;
+  result.share = static_cast<int>(units / clusters);
+  result.larger = static_cast<int>(units % clusters);
+  result.whole_tiles = schedule.tiles() - schedule.stream_k_tiles;
+  result.flags = reinterpret_cast<unsigned*>(workspace);
+  result.partials = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
+}
+
+PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLaunch& launch, char* workspace,
                                       const runtime::DeviceFacts& device) {
   const Arguments& arguments = launch.arguments;
   const Schedule& schedule = launch.schedule;
@@ -91,13 +113,16 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
   result.feature_tiles = static_cast<int>(schedule.column_tiles);
   result.tile_group = tile_group(block, schedule, device);
   result.split_slabs = schedule.splits > 1 ? block.first_slice(schedule.stages) : 0;
+  result.whole_tiles = schedule.tiles();
+  if (schedule.stream_k_blocks > 0) share_tiles(result, schedule, workspace);
   return result;
 }
 
 runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
-  const std::int64_t clusters = schedule.splits > 1
-                                    ? schedule.tiles()
-                                    : std::min(schedule.tiles(), block.resident_clusters(device.multiprocessors));
+  const std::int64_t resident = block.resident_clusters(device.multiprocessors);
+  const std::int64_t clusters = schedule.splits > 1            ? schedule.tiles()
+                                : schedule.stream_k_blocks > 0 ? resident
+                                                               : std::min(schedule.tiles(), resident);
   runtime::LaunchShape shape;
   shape.grid = {static_cast<unsigned>(kClusterBlocks * clusters), 1, 1};
   shape.cluster_blocks = kClusterBlocks;
@@ -116,18 +141,28 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
 
 }  // namespace
 
+/// The workspace depends on the rows only by the choice of stream-K. Where this launch does not share tiles, a launch
+/// with fewer rows may.
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
-  schedule_launch(plan.block, public_arguments, device);  // for its checks
+  const BlockPlan& block = plan.block;
+  const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
+  if (scheduled.is_empty()) return 0;
+  Arguments fewer = scheduled.arguments;
+  for (std::int64_t tiles = scheduled.schedule.row_tiles; tiles > 0; --tiles) {
+    fewer.m = static_cast<std::int32_t>(std::min<std::int64_t>(tiles * block.descriptor.tile_m, fewer.m));
+    if (const std::size_t bytes = bytes_of(block, choose_schedule(block, fewer, device)); bytes > 0) return bytes;
+  }
   return 0;
 }
 
-Launch encode_launch(const Plan& plan, const void* public_arguments, void*, std::size_t,
+Launch encode_launch(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
                      const runtime::DeviceFacts& device) {
   const BlockPlan& block = plan.block;
   const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
   if (scheduled.is_empty()) return empty_launch();
   check_arguments(block, scheduled.arguments);
-  const PersistentGemmArguments parameters = parameters_of(block, scheduled, device);
+  require_workspace(workspace, given, bytes_of(block, scheduled.schedule));
+  const PersistentGemmArguments parameters = parameters_of(block, scheduled, static_cast<char*>(workspace), device);
   Launch launch;
   launch.shape = shape_of(block, scheduled.schedule, device);
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);

@@ -1,4 +1,5 @@
 // From a descriptor and an architecture to a plan. Pure.
+#include <algorithm>
 #include <bit>
 
 #include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
@@ -28,21 +29,30 @@ codegen::TileLayout word_layout(const W4a16Gemm& descriptor) {
   return {persistent_lanes::kSlabK / 8, kRowBytes, kRowBytes / boxes, {}, kRowBytes / boxes};
 }
 
-/// Half of a tile's rows is stored where a cluster splits k, and a staging tile has a part of that half.
-int store_rows(const W4a16Gemm& descriptor) { return descriptor.tile_m % 128 == 0 ? 64 : 32; }
+/// Half of a tile's rows is stored where a cluster splits k, and a staging tile has that half, or half of it if shared
+/// memory has better uses.
+int store_rows(const W4a16Gemm& descriptor) {
+  return descriptor.tile_m < 192 ? descriptor.tile_m / 2 : descriptor.tile_m / 4;
+}
 
-/// Times of an H200. Tiles of 64 rows were not timed.
+/// Small groups change the unit of the sums more often: see templates/weight_format/w4_group_scales.cuh.
+double cost_of_groups(int group_size) {
+  if (group_size == 32) return 1.8;
+  return group_size == 64 ? 1.11 : 1;
+}
+
+/// Times of an H200. With many rows the tensor cores bind, and with all of them at work the power limit; with few rows
+/// the time between a warpgroup's products does.
 PersistentTimes times_of(const W4a16Gemm& descriptor) {
-  switch (descriptor.tile_m) {
-    case 256:
-      return {.slab = 0.63, .full_slab = 0.71, .epilogue = 2.0, .exchange = 2.7};
-    case 192:
-      return {.slab = 0.54, .full_slab = 0.59, .epilogue = 2.8, .exchange = 2.6};
-    case 128:
-      return {.slab = 0.50, .full_slab = 0.505, .epilogue = 1.2, .exchange = 2.1};
-    default:
-      return {.slab = 0.42, .full_slab = 0.42, .epilogue = 0.8, .exchange = 1.8};
-  }
+  const double rows = descriptor.tile_m;
+  const double groups = cost_of_groups(descriptor.group_size);
+  const double slab = std::max(0.45, 0.325 + 0.00117 * rows);
+  return {.slab = groups * slab,
+          .full_slab = groups * std::max(slab, 0.00277 * rows),
+          .epilogue = 0.4 + 0.0065 * rows,
+          .exchange = 1.5 + 0.005 * rows,
+          .handover = 5.2,
+          .partial = 0.004 * rows};
 }
 
 BlockPlan make_block(const W4a16Gemm& descriptor) {

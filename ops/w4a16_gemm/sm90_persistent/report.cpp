@@ -16,15 +16,19 @@ Decision tile_decision(const W4a16Gemm& descriptor) {
 }
 
 Decision operands_of(const W4a16Gemm& descriptor) {
-  if (descriptor.element == Element::fp16) {
-    return {"operands", "fp16, (nibble less zero) times scale",
-            "or-ed into the bits of 1024 the nibble is added to 1024; one packed instruction removes 1024 and the zero "
-            "exactly, and the product with the scale is rounded once, so that groups need no accumulators of their "
-            "own; a weight beyond 65504 becomes infinite"};
-  }
-  return {"operands", "bf16, (nibble less zero) times scale",
-          "or-ed into the bits of 128 the nibble is added to 128; one packed instruction removes 128 and the zero "
-          "exactly; the scale is the sum of two bf16 values, so that the product is rounded once"};
+  const bool is_fp16 = descriptor.element == Element::fp16;
+  return {
+      "operands", fmt::format("{}, nibble less zero", is_fp16 ? "fp16" : "bf16"),
+      fmt::format("or-ed into the bits of {0} the nibble is added to {0}; one packed instruction removes {0} and the "
+                  "zero exactly",
+                  is_fp16 ? 1024 : 128)};
+}
+
+Decision scales_of(const W4a16Gemm& descriptor) {
+  if (descriptor.group_size == 0) return {"scales", "applied to the sums", "a column has one scale"};
+  return {"scales", "sums are in units of the current group's scale",
+          "where the next group begins, sums are multiplied by the old scale divided by the new one, so that no weight "
+          "is rounded and groups need no accumulators of their own"};
 }
 
 Decision zeros_of(const W4a16Gemm& descriptor) {
@@ -55,7 +59,9 @@ Decision warp_decision(const W4a16Gemm& descriptor) {
 Decision cluster_decision() {
   return {"decomposition", "chosen at launch, from m, n, k and the device alone",
           "the two blocks of a cluster have neighbouring columns and share the activations by multicast; or, with few "
-          "tiles, they have the same columns and half of k each, and exchange sums by bulk copies"};
+          "tiles, they have the same columns and half of k each, and exchange sums by bulk copies. Tiles that rounds "
+          "of clusters leave over are shared evenly by all clusters, which hand on sums through the workspace "
+          "(stream-K)"};
 }
 
 Decision schedule_decision() {
@@ -105,6 +111,7 @@ void write_report(Plan& plan) {
       tile_decision(descriptor),
       tile_m_decision(descriptor),
       operands_of(descriptor),
+      scales_of(descriptor),
       zeros_of(descriptor),
       word_order(descriptor),
       warp_decision(descriptor),
