@@ -29,10 +29,10 @@ class W4GroupScales {
   /// `column`: the lane's first feature, as a column of the weights. Columns outside the weights are replaced by others
   /// of the same place in their word.
   __device__ __forceinline__ W4GroupScales(const PersistentGemmArguments& args, int column, int group)
-      : left_(args.groups - 1 - group), columns_(args.n) {
+      : args_(args), group_(group) {
     const int place = column % 8;
-    const int64 first = static_cast<int64>(group) * args.n + min(column, (kGated ? args.n / 2 : args.n) - 8 + place);
-    scales_ = static_cast<const char*>(args.scales) + 2 * first;
+    const int first = min(column, (kGated ? args.n / 2 : args.n) - 8 + place);
+    scales_ = static_cast<const char*>(args.scales) + 2 * static_cast<int64>(first);
     if (kStoredZeros) zeros_ = static_cast<const char*>(args.qzeros) + first / 8 * 4;
     // The nibbles of a word along n are of columns 0, 2, 4, 6, 1, 3, 5, 7.
     shift_ = 4 * (kByN ? place % 2 * 4 + place / 2 : place);
@@ -42,12 +42,9 @@ class W4GroupScales {
   __device__ __forceinline__ void fetch() {
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
-      load_scales(scale_words_[i]);
-      if constexpr (kStoredZeros) load_zeros(zero_words_[i]);
-      if (left_ <= 0) continue;
-      --left_;
-      scales_ += 2 * columns_;
-      zeros_ += columns_ / 2;
+      const int64 group = min(group_++, args_.groups - 1);
+      load_scales(scale_words_[i], scales_ + 2 * (group * args_.n));
+      if constexpr (kStoredZeros) load_zeros(zero_words_[i], zeros_ + group * (args_.n / 2));
     }
   }
 
@@ -71,12 +68,12 @@ class W4GroupScales {
  private:
   static constexpr bool kOneScaleWord = !kByN && !kGated;
 
-  __device__ __forceinline__ void load_scales(uint32 (&words)[2]) const {
+  __device__ __forceinline__ void load_scales(uint32 (&words)[2], const char* src) const {
     if constexpr (kOneScaleWord) {
-      asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(scales_));
+      asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(src));
     } else {
-      words[0] = load_half(scales_);
-      words[1] = load_half(scales_ + (kGated ? columns_ : 4));
+      words[0] = load_half(src);
+      words[1] = load_half(src + (kGated ? args_.n : 4));
     }
   }
   static __device__ __forceinline__ uint32 load_half(const char* src) {
@@ -84,9 +81,9 @@ class W4GroupScales {
     asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(bits) : "l"(src));
     return bits;
   }
-  __device__ __forceinline__ void load_zeros(uint32 (&words)[2]) const {
-    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(zeros_));
-    if constexpr (kGated) asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[1]) : "l"(zeros_ + columns_ / 4));
+  __device__ __forceinline__ void load_zeros(uint32 (&words)[2], const char* src) const {
+    asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[0]) : "l"(src));
+    if constexpr (kGated) asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(words[1]) : "l"(src + args_.n / 4));
   }
   /// `scale` is an fp16 in the low half. Returns a mask of the operands: 0 if the scale is zero.
   __device__ __forceinline__ uint32 change_unit(int group, int row, uint32 scale) {
@@ -103,11 +100,11 @@ class W4GroupScales {
     return (word >> (shift_ + (kGated ? 0 : 4 * row)) & 15u) + kZeroOffset;
   }
 
-  const char* scales_;
+  const PersistentGemmArguments& args_;
+  const char* scales_;  ///< of group 0
   const char* zeros_ = nullptr;
-  int shift_;      ///< of the first feature's zero in its word
-  int left_;       ///< groups behind the one that is loaded next
-  int64 columns_;  ///< columns of the weights
+  int shift_;  ///< of the first feature's zero in its word
+  int group_;  ///< which is loaded next
   float units_[2] = {1.f, 1.f};
   float ratios_[kGroups][2];
   uint32 scale_words_[kGroups][2];
