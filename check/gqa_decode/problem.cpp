@@ -369,8 +369,7 @@ QueryRow GqaProblem::query_row(std::int64_t item, double* channels) const {
   return row;
 }
 
-void GqaProblem::compare_heads(const KvHead& place, int first, int count, std::span<const void* const> got,
-                               std::span<HeadError> errors) const {
+void GqaProblem::expect_heads(const KvHead& place, int first, int count, std::span<ExpectedHead> expected) const {
   std::vector<double> channels(static_cast<std::size_t>(count) * descriptor_.head_dim);
   std::vector<std::int64_t> items;
   std::vector<QueryRow> queries;
@@ -380,36 +379,60 @@ void GqaProblem::compare_heads(const KvHead& place, int first, int count, std::s
     items.push_back(token * query_heads() + head);
     queries.push_back(query_row(items.back(), channels.data() + queries.size() * descriptor_.head_dim));
   }
-  const std::vector<ReferenceHead> references = reference_heads(
-      descriptor_, queries, rows_of(0, place), rows_of(1, place), length(place.sequence), numbers_.softmax_scale);
-  for (std::size_t i = 0; i < items.size(); ++i) errors[items[i]] = compare_head(items[i], references[i], got);
+  std::vector<ReferenceHead> references = reference_heads(descriptor_, queries, rows_of(0, place), rows_of(1, place),
+                                                          length(place.sequence), numbers_.softmax_scale);
+  for (std::size_t i = 0; i < items.size(); ++i) expected[items[i]] = expected_head(std::move(references[i]));
 }
 
-GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, const ReferenceHead& reference,
+GqaProblem::ExpectedHead GqaProblem::expected_head(ReferenceHead reference) const {
+  std::vector<double> roundings;
+  for (const double exact : reference.output) {
+    const std::uint16_t rounded = from_float(descriptor_.output, static_cast<float>(exact));
+    roundings.push_back(
+        difference_of(descriptor_.output, to_double(descriptor_.output, rounded), exact, tolerance_of(descriptor_)));
+  }
+  double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
+  if (descriptor_.sinks) scale = std::max(scale, std::sqrt(value_channels()) * smallest_normal(descriptor_.output));
+  const double tolerance = tolerance_of_head(descriptor_, reference, scale, relative_error(norm(roundings), scale));
+  return {std::move(reference.output), reference.lse, scale, tolerance};
+}
+
+const std::vector<GqaProblem::ExpectedHead>& GqaProblem::expected() const {
+  std::call_once(has_expected_, [&] {
+    std::vector<ExpectedHead> heads(batch() * descriptor_.query_tokens * query_heads());
+    // A unit of work is some of the query rows of one KV head: many, since they share the dequantised cache, but few
+    // enough that every processor has work.
+    const int query_rows = descriptor_.query_tokens * descriptor_.heads_per_kv;
+    const auto share = static_cast<std::int64_t>(heads.size() / processors());
+    const auto rows = static_cast<int>(std::clamp<std::int64_t>(share, 1, kMostQueryRows));
+    const int units = (query_rows + rows - 1) / rows;  // per KV head
+    parallel_for(batch() * kv_heads() * units, [&](std::int64_t unit) {
+      const KvHead place = {unit / units / kv_heads(), unit / units % kv_heads()};
+      const int first = static_cast<int>(unit % units) * rows;
+      expect_heads(place, first, std::min(rows, query_rows - first), heads);
+    });
+    expected_ = std::move(heads);
+  });
+  return expected_;
+}
+
+GqaProblem::HeadError GqaProblem::compare_head(std::int64_t item, const ExpectedHead& expected,
                                                std::span<const void* const> got) const {
   const int channels = value_channels();
   const auto* output = static_cast<const std::uint16_t*>(got[0]) + item * channels;
   std::vector<double> difference(channels);
-  std::vector<double> roundings(channels);
   for (int channel = 0; channel < channels; ++channel) {
-    const double exact = reference.output[channel];
-    const auto difference_to = [&](std::uint16_t bits) {
-      return difference_of(descriptor_.output, to_double(descriptor_.output, bits), exact, tolerance_of(descriptor_));
-    };
-    difference[channel] = difference_to(output[channel]);
-    roundings[channel] = difference_to(from_float(descriptor_.output, static_cast<float>(exact)));
+    difference[channel] = difference_of(descriptor_.output, to_double(descriptor_.output, output[channel]),
+                                        expected.output[channel], tolerance_of(descriptor_));
   }
-  double scale = std::max(norm(reference.output), 0.1 * norm(reference.contributions));
-  if (descriptor_.sinks) scale = std::max(scale, std::sqrt(channels) * smallest_normal(descriptor_.output));
-  const HeadError error{relative_error(norm(difference), scale),
-                        tolerance_of_head(descriptor_, reference, scale, relative_error(norm(roundings), scale))};
+  const HeadError error{relative_error(norm(difference), expected.scale), expected.tolerance};
   if (got.size() == 1) return error;
   const double lse = static_cast<const float*>(got[1])[item];
-  if (lse == reference.lse) return error;
+  if (lse == expected.lse) return error;
   // The error of the log-sum-exp is absolute. Its tolerance grows with the rounding of float scores of this size.
   constexpr double kScoreRounding = 0x1p-18;
-  const double size = std::isfinite(reference.lse) ? std::fabs(reference.lse) : 0;
-  const HeadError error_of_lse{relative_error(std::fabs(lse - reference.lse), 1),
+  const double size = std::isfinite(expected.lse) ? std::fabs(expected.lse) : 0;
+  const HeadError error_of_lse{relative_error(std::fabs(lse - expected.lse), 1),
                                tolerance_of(descriptor_) + size * kScoreRounding};
   return error_of_lse.share() > error.share() ? error_of_lse : error;
 }
@@ -422,18 +445,11 @@ Problem::Comparison GqaProblem::compare(std::span<const void* const> got) const 
   if (got.size() != outputs_.size()) {
     reject(fmt::format("{} outputs", got.size()), fmt::format("this problem has {}", outputs_.size()));
   }
-  std::vector<HeadError> errors(batch() * descriptor_.query_tokens * query_heads());
-  // A unit of work is some of the query rows of one KV head: many, since they share the dequantised cache, but few
-  // enough that every processor has work.
-  const int query_rows = descriptor_.query_tokens * descriptor_.heads_per_kv;
-  const auto share = static_cast<std::int64_t>(errors.size() / processors());
-  const auto rows = static_cast<int>(std::clamp<std::int64_t>(share, 1, kMostQueryRows));
-  const int units = (query_rows + rows - 1) / rows;  // per KV head
-  parallel_for(batch() * kv_heads() * units, [&](std::int64_t unit) {
-    const KvHead place = {unit / units / kv_heads(), unit / units % kv_heads()};
-    const int first = static_cast<int>(unit % units) * rows;
-    compare_heads(place, first, std::min(rows, query_rows - first), got, errors);
-  });
+  const std::vector<ExpectedHead>& heads = expected();
+  std::vector<HeadError> errors(heads.size());
+  constexpr std::int64_t kHeadsOfThread = 64;
+  const auto compare_one = [&](std::int64_t item) { errors[item] = compare_head(item, heads[item], got); };
+  parallel_for(static_cast<std::int64_t>(heads.size()), compare_one, kHeadsOfThread);
   if (errors.empty()) return {0, tolerance_of(descriptor_), "none"};
   const auto worst = std::max_element(errors.begin(), errors.end(),
                                       [](const auto& a, const auto& b) { return a.share() < b.share(); });

@@ -2,6 +2,9 @@
 // value, then the optional tensors that the descriptor or the caller has.
 #pragma once
 
+#include <mutex>
+#include <vector>
+
 #include "check/gqa_decode/reference.hpp"
 #include "check/kv_cache/host_cache.hpp"
 #include "check/random.hpp"
@@ -100,16 +103,27 @@ class GqaProblem final : public Problem {
     double tolerance = 0;
     double share() const { return error / tolerance; }
   };
-  HeadError compare_head(std::int64_t item, const ReferenceHead& reference, std::span<const void* const> got) const;
-  /// Compares `count` of the query rows that attend to a KV head, from number `first` on. `errors` are by item.
-  void compare_heads(const KvHead& place, int first, int count, std::span<const void* const> got,
-                     std::span<HeadError> errors) const;
+  /// The result of the reference for one head. Errors of the output are relative to `scale`.
+  struct ExpectedHead {
+    std::vector<double> output;
+    double lse = 0;
+    double scale = 0;
+    double tolerance = 0;
+  };
+  /// The heads by item. The first call computes the reference; later calls, for the results of other kernels, find it.
+  const std::vector<ExpectedHead>& expected() const;
+  /// Computes `count` of the query rows that attend to a KV head, from number `first` on. `expected` is by item.
+  void expect_heads(const KvHead& place, int first, int count, std::span<ExpectedHead> expected) const;
+  ExpectedHead expected_head(ReferenceHead reference) const;
+  HeadError compare_head(std::int64_t item, const ExpectedHead& expected, std::span<const void* const> got) const;
 
   GqaDecode descriptor_;
   kv_cache::CacheShape shape_;
   Tensors inputs_;
   std::vector<Tensor> outputs_;
   LaunchNumbers numbers_;
+  mutable std::once_flag has_expected_;
+  mutable std::vector<ExpectedHead> expected_;
 };
 
 std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
