@@ -47,7 +47,7 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
   constexpr std::int64_t kDistinctRows = 65521;
   Random random(seed);
   const std::int64_t row_bytes = 2 * channels;
-  auto data = std::make_unique<char[]>(rows * row_bytes);
+  auto data = std::make_unique_for_overwrite<char[]>(rows * row_bytes);
   const auto make_row = [&](std::int64_t i, Random& draws) {
     std::vector<float> row(channels);
     fill_row(pattern, draws, i, row);
@@ -64,8 +64,12 @@ std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int chan
   } else {
     draw_in_order(random, distinct, channels, make_row);
   }
-  for (std::int64_t i = distinct; i < rows; ++i)
-    std::memcpy(data.get() + i * row_bytes, data.get() + (i - kDistinctRows) * row_bytes, row_bytes);
+  const auto repeat = [&](std::int64_t offset) {
+    const std::int64_t i = distinct + offset;
+    std::memcpy(data.get() + i * row_bytes, data.get() + i % kDistinctRows * row_bytes, row_bytes);
+  };
+  constexpr std::int64_t kRepeatedRowsOfThread = 1024;
+  parallel_for(rows - distinct, repeat, kRepeatedRowsOfThread);
   return data;
 }
 

@@ -23,6 +23,7 @@ constexpr int kPatterns = 6;
 /// At most this many distinct rows are made, and larger caches repeat them. The number is prime, so that sequences
 /// differ.
 constexpr std::int64_t kDistinctRows = 65521;
+constexpr std::int64_t kRepeatedRowsOfThread = 1024;
 
 void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, std::vector<float>& row) {
   for (float& x : row) x = static_cast<float>(random.normal());
@@ -67,7 +68,7 @@ kv_cache::RandomCache make_cache(const kv_cache::RowFormat& format, const kv_cac
   const std::int64_t rows = shape.rows();
   const int row_bytes = format.row_bytes();
   kv_cache::RandomCache cache;
-  cache.rows = std::make_unique<char[]>(rows * row_bytes);
+  cache.rows = std::make_unique_for_overwrite<char[]>(rows * row_bytes);
   if (format.has_scales()) {
     const float peak = peak_of_rows(format, pattern, is_key, random);
     cache.scales = kv_cache::random_scales(format, shape, peak, is_key ? 1 : 2);
@@ -81,13 +82,13 @@ kv_cache::RandomCache make_cache(const kv_cache::RowFormat& format, const kv_cac
     fill_row(pattern, draws, is_key, i, row);
     kv_cache::quantise_row(format, row.data(), cache.rows.get() + i * row_bytes, scales_of(i));
   });
-  for (std::int64_t i = distinct; i < rows; ++i) {
-    char* const dst = cache.rows.get() + i * row_bytes;
-    std::memcpy(dst, dst - kDistinctRows * row_bytes, row_bytes);
-    if (!format.makes_scales()) continue;
-    const int scale_bytes = format.groups * format.scale_bytes();
-    std::memcpy(scales_of(i), scales_of(i) - kDistinctRows * scale_bytes, scale_bytes);
-  }
+  const auto repeat = [&](std::int64_t offset) {
+    const std::int64_t i = distinct + offset;
+    const std::int64_t source = i % kDistinctRows;
+    std::memcpy(cache.rows.get() + i * row_bytes, cache.rows.get() + source * row_bytes, row_bytes);
+    if (format.makes_scales()) std::memcpy(scales_of(i), scales_of(source), format.groups * format.scale_bytes());
+  };
+  parallel_for(rows - distinct, repeat, kRepeatedRowsOfThread);
   return cache;
 }
 

@@ -38,7 +38,7 @@ RandomCache random_cache(const RowFormat& format, const CacheShape& shape, int p
   const Element element = format.element();
   auto values = random_rows(element, count, format.head_dim, pattern, seed);
   if (format.is_16bit()) return {std::move(values), nullptr};
-  RandomCache cache{std::make_unique<char[]>(count * format.row_bytes()), nullptr};
+  RandomCache cache{std::make_unique_for_overwrite<char[]>(count * format.row_bytes()), nullptr};
   if (format.has_scales())
     cache.scales = random_scales(format, shape, peak_of(element, values.get(), count, format.head_dim), seed);
   // Rows that share a scale only read it.
