@@ -25,9 +25,13 @@ class GuardedBuffer {
       : device_(device), bytes_(bytes), buffer_(device, bytes + 2 * kGuardBytes) {
     const std::vector<unsigned char> guard(kGuardBytes, 0xa5);
     device.upload(buffer_.data(), guard.data(), kGuardBytes);
-    if (bytes > 0) device.upload(data(), content, bytes);
     device.upload(static_cast<char*>(data()) + bytes, guard.data(), kGuardBytes);
-    device.synchronise();
+    fill(content);
+  }
+  /// Uploads all of the content, and waits.
+  void fill(const void* content) {
+    if (bytes_ > 0) device_.upload(data(), content, bytes_);
+    device_.synchronise();
   }
   void* data() const { return static_cast<char*>(buffer_.data()) + kGuardBytes; }
   std::size_t bytes() const { return bytes_; }
@@ -60,11 +64,14 @@ class DeviceCase {
       buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), tensor.data));
     }
     inputs_ = buffers_.size();
-    for (const cubit_tensor& tensor : problem.outputs()) {
-      const std::size_t bytes = tensor_bytes(tensor);
-      buffers_.push_back(tensor.data == nullptr ? std::make_unique<GuardedBuffer>(device, bytes, 0xff)
-                                                : std::make_unique<GuardedBuffer>(device, bytes, tensor.data));
-    }
+    for (const cubit_tensor& tensor : problem.outputs())
+      buffers_.push_back(std::make_unique<GuardedBuffer>(device, tensor_bytes(tensor), content_before(tensor).data()));
+  }
+
+  /// Makes the outputs what they were before the first launch.
+  void reset_outputs() {
+    for (std::size_t i = inputs_; i < buffers_.size(); ++i)
+      buffers_[i]->fill(content_before(problem_->outputs()[i - inputs_]).data());
   }
 
   const void* arguments() const {
@@ -88,6 +95,13 @@ class DeviceCase {
   }
 
  private:
+  static std::vector<unsigned char> content_before(const cubit_tensor& output) {
+    const auto* content = static_cast<const unsigned char*>(output.data);
+    const std::size_t bytes = tensor_bytes(output);
+    return content == nullptr ? std::vector<unsigned char>(bytes, 0xff)
+                              : std::vector<unsigned char>(content, content + bytes);
+  }
+
   Device device_;
   const Problem* problem_;
   std::vector<std::unique_ptr<GuardedBuffer>> buffers_;

@@ -11,12 +11,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include <cubit/cubit.hpp>
 
+#include "base/parallel.hpp"
 #include "tests/gpu/gpu_case.hpp"
 #include "tests/gpu/suite_kernels.hpp"
 
@@ -68,28 +71,55 @@ class GpuTest : public ::testing::Test {
     for (std::size_t i = 0; i < host.size(); ++i) ASSERT_EQ(host[i], 0) << "counter byte " << i;
   }
 
-  void expect_good(const std::string& descriptor, const Problem::Numbers& sizes, std::uint64_t seed = 1) const {
-    expect_good_of(descriptor, Problem::random(descriptor, sizes, seed));
+  /// Checks one launch, and returns its error.
+  double expect_good(const std::string& descriptor, const Problem::Numbers& sizes, std::uint64_t seed = 1) const {
+    return expect_good_of({descriptor}, Problem::random(descriptor, sizes, seed));
   }
-  /// Checks kernels whose descriptors differ in their family alone. The data are made once.
-  void expect_good(const std::vector<std::string>& descriptors, const Problem::Numbers& sizes) const {
-    if (descriptors.empty()) return;
-    const Problem problem = Problem::random(descriptors.front(), sizes, 1);
-    for (const std::string& descriptor : descriptors) expect_good_of(descriptor, problem);
+  /// Checks kernels whose descriptors differ in their family alone, and returns the largest error. The data are made,
+  /// and the reference is computed, once.
+  double expect_good(const std::vector<std::string>& descriptors, const Problem::Numbers& sizes) const {
+    return descriptors.empty() ? 0 : expect_good_of(descriptors, Problem::random(descriptors.front(), sizes, 1));
   }
-  void expect_good_of(const std::string& descriptor, const Problem& problem) const {
-    SCOPED_TRACE(descriptor);
+  double expect_good_of(const std::vector<std::string>& descriptors, const Problem& problem) const {
     DeviceCase launched(device(), problem);
-    launch(kernel(descriptor), launched);
-    const auto result = launched.compare(problem);
-    EXPECT_LE(result.error, result.tolerance) << result.worst;
-    worst_ = std::max(worst_, result.error);
+    double largest = 0;
+    for (const std::string& descriptor : descriptors) {
+      SCOPED_TRACE(descriptor);
+      if (&descriptor != &descriptors.front()) launched.reset_outputs();
+      launch(kernel(descriptor), launched);
+      const auto result = launched.compare(problem);
+      EXPECT_LE(result.error, result.tolerance) << result.worst;
+      largest = std::max(largest, result.error);
+    }
+    const std::lock_guard lock(worst_mutex_);
+    worst_ = std::max(worst_, largest);
+    return largest;
   }
   /// The largest error that expect_good has seen, for the log.
-  mutable double worst_ = 0;
+  double worst() const {
+    const std::lock_guard lock(worst_mutex_);
+    return worst_;
+  }
+
+  /// Calls body(i) for every i below `count` on a few threads. Much of a case runs on one processor or on the GPU; the
+  /// other processors make the data and references of other cases meanwhile. No body may capture launches.
+  template <class Body>
+  static void for_each_case(std::size_t count, const Body& body) {
+    constexpr std::size_t kCasesAtOnce = 4;
+    std::atomic<std::size_t> next{0};
+    on_threads(kCasesAtOnce, [&](std::size_t) {
+      for (std::size_t i = next++; i < count && !HasFatalFailure(); i = next++) body(i);
+    });
+  }
+  template <class Item, class Body>
+  static void for_each_case(const std::vector<Item>& items, const Body& body) {
+    for_each_case(items.size(), [&](std::size_t i) { body(items[i]); });
+  }
 
  private:
   std::unique_ptr<Device> device_;
+  mutable std::mutex worst_mutex_;
+  mutable double worst_ = 0;
 };
 
 }  // namespace cubit::tests

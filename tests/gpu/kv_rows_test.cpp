@@ -105,22 +105,22 @@ class KvRowsGpu : public GpuTest {
 
 TEST_F(KvRowsGpu, EveryFormat) {
   const std::vector<std::string> texts = append_texts();
-  for (const std::string& text : texts) expect_good_rows(text);
+  for_each_case(texts, [&](const std::string& text) { expect_good_rows(text); });
   std::printf("%zu kernels of each operator\n", texts.size());
 }
 
 TEST_F(KvRowsGpu, ValuesStoredOtherwiseThanKeys) {
   const std::vector<KvAppend> appends = mixed_rows_descriptors<KvAppend>();
-  for (const KvAppend& append : appends) expect_good_rows(append.text());
+  for_each_case(appends, [&](const KvAppend& append) { expect_good_rows(append.text()); });
   std::printf("%zu kernels of each operator\n", appends.size());
 }
 
 TEST_F(KvRowsGpu, ManyRows) {
-  for (const std::string& fields : kManyRows) {
+  for_each_case(kManyRows, [&](const std::string& fields) {
     expect_good("kv_append" + fields, {{"batch", 1}, {"tokens", 8192}, {"kv_heads", 8}});
     expect_good("kv_append" + fields, {{"batch", 512}, {"tokens", 1}, {"kv_heads", 8}, {"context", 5}});
     expect_good("kv_gather" + fields, {{"batch", 3}, {"context", 5000}, {"kv_heads", 8}});
-  }
+  });
 }
 
 /// Two appends in a graph's replays, by lengths that change on the device: the caches hold both.

@@ -24,10 +24,10 @@ std::vector<std::string> merge_texts() {
 const SuiteKernels kKernels("MergeGpu", [](const std::string&) { return merge_texts(); });
 
 TEST_F(MergeGpu, EveryTypeAndHeadDimension) {
-  for (const std::string& text : merge_texts()) {
+  for_each_case(merge_texts(), [&](const std::string& text) {
     for (int pattern = 0; pattern < 6; ++pattern)
       expect_good(text, {{"parts", 3 + pattern}, {"rows", 37}, {"heads", 5}, {"lse", 1}, {"pattern", pattern}});
-  }
+  });
 }
 
 TEST_F(MergeGpu, ManyRowsAndManyParts) {

@@ -104,7 +104,9 @@ std::string architecture_of(const Device& device) {
 
 bool is_declared(const std::string& descriptor) {
   const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-  return test != nullptr && declared()[suite_name(test->test_suite_name())].contains(canonical(descriptor));
+  if (test == nullptr) return false;
+  const auto suite = declared().find(suite_name(test->test_suite_name()));
+  return suite != declared().end() && suite->second.contains(canonical(descriptor));
 }
 
 }  // namespace cubit::tests

@@ -127,7 +127,7 @@ int group_of(const W4a16Gemm& descriptor) { return descriptor.group_size == 0 ? 
 
 TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
   const std::vector<W4a16Gemm> descriptors = pairwise_descriptors_for(architecture());
-  for (const W4a16Gemm& descriptor : descriptors) {
+  for_each_case(descriptors, [&](const W4a16Gemm& descriptor) {
     const int columns = columns_of(descriptor);
     const int group = group_of(descriptor);
     const std::string text = descriptor.text();
@@ -144,17 +144,17 @@ TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
                        {"splits", has_all_of_k    ? 0
                                   : is_persistent ? 2
                                                   : 7}});
-  }
-  std::printf("%zu kernels, largest error %.2e\n", descriptors.size(), worst_);
+  });
+  std::printf("%zu kernels, largest error %.2e\n", descriptors.size(), worst());
 }
 
 TEST_F(W4a16GemmGpu, HardData) {
-  for (const std::string& text : with_few_columns()) {
+  for_each_case(with_few_columns(), [&](const std::string& text) {
     for (int pattern = 0; pattern < 6; ++pattern) {
       SCOPED_TRACE(pattern);
       expect_good(text, {{"m", 17}, {"n", 1024}, {"k", 4096}, {"pattern", pattern}});
     }
-  }
+  });
 }
 
 TEST_F(W4a16GemmGpu, RowsFromNoneToMany) {
