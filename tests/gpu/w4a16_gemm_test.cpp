@@ -170,7 +170,7 @@ TEST_F(W4a16GemmGpu, RowsFromNoneToMany) {
 // Tiles that are cut off at the last rows and columns, fewer and more tiles than clusters, both uses of a cluster, and
 // tiles that clusters share, each with the same bits at every launch.
 TEST_F(W4a16GemmGpu, ClustersOfManyRowsComputeTheReference) {
-  for (const std::string& text : with_many_rows(architecture())) {
+  for_each_case(with_many_rows(architecture()), [&](const std::string& text) {
     SCOPED_TRACE(text);
     for (const int m : {1, 63, 129, 300, 1000}) expect_good(text, {{"m", m}, {"n", 1088}, {"k", 1024}});
     expect_good(text, {{"m", 2500}, {"n", 4160}, {"k", 640}});
@@ -190,7 +190,7 @@ TEST_F(W4a16GemmGpu, ClustersOfManyRowsComputeTheReference) {
         ASSERT_EQ(launched.output(0).download(), first) << "launch " << i;
       }
     }
-  }
+  });
 }
 
 TEST_F(W4a16GemmGpu, SplitsGiveTheSameBitsEveryTime) {
