@@ -20,6 +20,8 @@ inline constexpr int kWarpgroups = 2;  ///< of consumers
 inline constexpr int kClusterBlocks = 2;
 inline constexpr int kProducerRegisters = 40;  ///< per thread; the 384 threads begin with 168 each
 inline constexpr int kConsumerRegisters = 232;
+// A warpgroup that asks for more registers than the block began with waits for them forever.
+static_assert(kWarpgroups * kConsumerRegisters + kProducerRegisters <= (kWarpgroups + 1) * 168);
 
 /// The plan of templates/kernels/sm90_persistent_gemm.cuh.
 struct Plan {
