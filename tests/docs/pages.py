@@ -3,8 +3,8 @@
   pages.py ROOT [--tool PATH]
 
 docs/compatibility.md must state the version, the SONAME and the compatibility of the CMake package as the build files
-have them. With --tool the table of fields of each page docs/operators/NAME.md is compared with the JSON of
-`cubit operators`: every field, its default and the values that it accepts. Python's standard library only.
+have them. With --tool the tables of each page docs/operators/NAME.md are compared with the JSON of `cubit operators`:
+every field, its default and the values that it accepts, and the names of all tensors. Python's standard library only.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Iterator
 COLUMNS = 100
 README_LINES = 120
 FIELDS = "| field | default | accepts | meaning |"
+TENSORS = "| tensor | shape | note |"
 # A path in backticks that begins with a folder of the tree; patterns with <, * or … are not paths.
 FOLDERS = "base|bench|capi|check|cmake|codegen|docs|examples|include|ops|runtime|scripts|templates|tests|tools"
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
@@ -114,6 +115,30 @@ def wrong_fields(root: Path, operators: list[dict]) -> Iterator[tuple[Path, int,
                 yield page, 1, f"field {name}: the page says {documented.get(name)}, the tool {known.get(name)}"
 
 
+def tensors_of(page: Path) -> set[str]:
+    """The names in the first column of a page's table of tensors."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    if TENSORS not in lines:
+        return set()
+    names = set()
+    for line in lines[lines.index(TENSORS) + 2:]:
+        if not line.startswith("|"):
+            break
+        names.update(re.findall(r"`(\w+)`", line.split("|")[1]))
+    return names
+
+
+def wrong_tensors(root: Path, operators: list[dict]) -> Iterator[tuple[Path, int, str]]:
+    for operator in operators:
+        page = root / "docs/operators" / f"{operator['name']}.md"
+        if not page.exists():
+            continue
+        documented = tensors_of(page)
+        known = {one["name"] for one in operator["arguments"] if one["kind"] != "number"}
+        yield from ((page, 1, f"tensor {name}: the page has no row for it") for name in sorted(known - documented))
+        yield from ((page, 1, f"tensor {name}: the tool knows no such tensor") for name in sorted(documented - known))
+
+
 def wrong_versions(root: Path) -> Iterator[tuple[Path, int, str]]:
     """What docs/compatibility.md does not state as the build files have it."""
     page = root / "docs/compatibility.md"
@@ -138,7 +163,8 @@ def wrong_pages(root: Path, operators: list[dict]) -> list[str]:
     count = len(readme.read_text(encoding="utf-8").splitlines())
     if count > README_LINES:
         wrong.append((readme, count, f"the README has more than {README_LINES} lines"))
-    wrong += [*unreachable(root), *wrong_fields(root, operators), *wrong_versions(root)]
+    wrong += [*unreachable(root), *wrong_fields(root, operators), *wrong_tensors(root, operators),
+              *wrong_versions(root)]
     return [f"{page.resolve().relative_to(root.resolve())}:{number}: {text}" for page, number, text in wrong]
 
 
