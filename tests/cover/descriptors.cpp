@@ -53,7 +53,11 @@ bool is_added(const std::string& name) {
 
 /// Fields of values that are stored otherwise than keys: with each other and all the rest they would make too many
 /// combinations, and have a list of their own, mixed_descriptors().
-bool is_apart(const std::string& name) { return name.starts_with("value"); }
+bool is_apart(const std::string& name) {
+  static constexpr std::string_view kApart[] = {"value_dim", "value", "value_groups", "value_scales",
+                                                "value_scale_type"};
+  return std::ranges::find(kApart, name) != std::end(kApart);
+}
 
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
 std::vector<std::string> accepted_values(const std::string& name, const std::string& accepts) {
