@@ -45,6 +45,22 @@ TEST(GqaLaunch, FillsTheDeviceAndNeverExceedsTheChunks) {
   EXPECT_EQ(gqa_decode::warp_ring::choose_splits(plan, 4000, 8192, h200()), 1) << "the device is full without splits";
 }
 
+// Small batches are split, large ones are not.
+TEST(GqaLaunch, AWorkspaceServesSmallerBatches) {
+  for (const char* text : {kInt4, "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4,family=sm90"}) {
+    const auto kernel = kernel_of(text);
+    for (const int kv_heads : {1, 8}) {
+      std::size_t largest = 0;
+      for (int batch = 1; batch <= 300; ++batch) {
+        auto arguments = arguments_of(batch, kv_heads, 8192);
+        const std::size_t bytes = kernel->workspace_bytes(&arguments, h200());
+        EXPECT_GE(bytes, largest) << text << ", batch " << batch << " of " << kv_heads << " heads";
+        largest = bytes;
+      }
+    }
+  }
+}
+
 TEST(GqaLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   const auto kernel = kernel_of(kInt4);
   for (const int batch : {1, 3, 128}) {
@@ -86,7 +102,7 @@ TEST(GqaLaunch, HeadGroupsAreSplitEachByItself) {
   // Each head group needs a counter of its own. If there are too few counters, nothing is split.
   arguments.batch = static_cast<int>(kWorkspaceCounterBytes / sizeof(unsigned)) / 2 / 3 + 1;
   arguments.max_length = 1 << 20;
-  EXPECT_EQ(gqa_decode::warp_ring::workspace_bytes(plan, &arguments, h200()), 0u);
+  EXPECT_EQ(parameters_of(gqa_decode::warp_ring::encode(plan, &arguments, nullptr, 0, h200())).splits, 1);
 }
 
 TEST(GqaLaunch, StridesBecomeBytes) {

@@ -17,6 +17,8 @@ namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
+constexpr int kMostWaves = 4;  ///< of blocks, which splits fill
+
 /// Sets how blocks share the work. The kernels of these families read no other member of that kind.
 void add_split(GqaDecodeArguments& result, const Arguments& arguments, const Split& split) {
   result.kv_heads = arguments.kv_heads;
@@ -69,7 +71,6 @@ class SplitModel {
 
 /// Every launch asks, so only a handful of candidates is compared: two for each number of waves.
 int choose_splits(const Plan& plan, std::int64_t sequences, int max_length, const runtime::DeviceFacts& device) {
-  constexpr int kMostWaves = 4;
   if (sequences == 0 || sequences > kWorkspaceCounters) return 1;
   const int chunks = (max_length + plan.chunk_tokens() - 1) / plan.chunk_tokens();
   const int most = std::min(chunks, kMostSplits);
@@ -110,9 +111,18 @@ Split choose_split(const Plan& plan, const Arguments& arguments, const runtime::
   return split;
 }
 
+/// The workspace serves all smaller batches. Fewer sequences may have more splits together, but no splits where the
+/// sequences alone are more than the waves of blocks that choose_splits() fills.
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const Arguments& arguments = checked_bounds(plan.descriptor, public_arguments);
-  return workspace_for(plan, partial_rows(plan, choose_split(plan, arguments, device)));
+  std::int64_t rows = partial_rows(plan, choose_split(plan, arguments, device));
+  Arguments fewer = arguments;
+  fewer.batch = 1;
+  const std::int64_t blocks = std::int64_t{kMostWaves} * device.multiprocessors * plan.blocks_per_sm;
+  const std::int64_t most = blocks / std::max<std::int64_t>(1, count_sequences(plan, fewer));
+  for (; fewer.batch < arguments.batch && fewer.batch <= most; ++fewer.batch)
+    rows = std::max(rows, partial_rows(plan, choose_split(plan, fewer, device)));
+  return workspace_for(plan, rows);
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
