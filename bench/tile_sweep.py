@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times w4a16_gemm with every tile_m and tile_n, and compares the fastest tile with the tile of `cubit suggest`.
 
-bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json Needs a GPU. A cell has up to 14
+bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json Needs a GPU. A cell has up to 16
 measurements of about a second each. Prints a table to standard error, and for each cell the time that the suggestion
 loses against the fastest tile. The results serve to tune the constants of model.cpp, from which
 ops/w4a16_gemm/suggest.cpp makes its choice. The descriptor names no tile. --shape replaces the layers of SHAPES by one
@@ -17,7 +17,7 @@ ROWS = [1, 16, 32, 64, 128]
 # Layers of models with 7 to 70 billion weights: query projections, gate and up projections, down projections.
 SHAPES = [(5120, 5120), (6144, 4096), (10240, 8192), (11008, 4096), (14336, 4096), (18944, 3584), (13824, 5120),
           (4096, 11008), (3584, 18944), (5120, 13824), (1024, 8192)]
-TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 32)] + [(m, 256) for m in (128, 192, 256)]
+TILES = [(m, n) for m in (8, 16, 32, 64) for n in (256, 224, 160, 128, 96, 64, 32)] + [(m, 256) for m in (80, 128, 144, 192, 256)]
 
 
 def suggest(program, descriptor, sizes):

@@ -5,6 +5,7 @@
 
 #include <cubit/w4a16_gemm.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,10 +21,11 @@ namespace cubit::ops::w4a16_gemm {
 /// Rounds a size up, so that the next region of shared memory begins at bank 0.
 constexpr int align_region(int bytes) { return (bytes + 127) / 128 * 128; }
 
-/// Shared-memory layouts of the tensors of one pipeline stage: 128 k's of tile_n columns and of tile_m rows.
+/// Shared-memory layouts of the tensors of one pipeline stage, which has 128 k's, or 64 in family sm90_persistent, of a
+/// block's columns and of tile_m rows.
 struct StageTiles {
   codegen::TileLayout words;        ///< words of qweight
-  codegen::TileLayout activations;  ///< tile_m rows of 128 k's
+  codegen::TileLayout activations;  ///< tile_m rows
   codegen::TileLayout scales;       ///< one row per group of a stage; empty if activation_order
   codegen::TileLayout zeros;        ///< one row per group of a stage; empty if scales are or if no zeros are stored
 
@@ -61,7 +63,10 @@ struct BlockPlan {
   int block_columns() const;  ///< columns of the output that a block computes
   int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns
   std::int64_t resident_blocks(int multiprocessors) const { return std::int64_t{multiprocessors} * blocks_per_sm; }
-  std::int64_t resident_clusters(int multiprocessors) const { return resident_blocks(multiprocessors) / 2; }
+  /// At least one, because a device of one multiprocessor has none.
+  std::int64_t resident_clusters(int multiprocessors) const {
+    return std::max<std::int64_t>(1, resident_blocks(multiprocessors) / 2);
+  }
   /// Stages of the first slice where the two blocks of a persistent cluster divide `k_stages` stages. The second slice
   /// has the other stages, if any; it begins with a whole group.
   int first_slice(int k_stages) const;

@@ -97,6 +97,10 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
   sizes.m = static_cast<std::int32_t>(std::max<std::int64_t>(1, m));
   sizes.n = static_cast<std::int32_t>(n);
   sizes.k = static_cast<std::int32_t>(k);
+  for (const int rows : kTileRows) {  // a named family may have no tile of the standard's rows
+    if (is_served(standard)) break;
+    standard.tile_m = rows;
+  }
   choose_family(families(), standard, *device.architecture);  // throws where no family has any kernel
   if (!is_modelled(standard, *device.architecture)) return with_smallest_tile(standard, sizes.m);
   return fastest_of_all_tiles(standard, sizes, device);

@@ -268,7 +268,17 @@ TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
       [] { suggested_gemm("w4a16_gemm:format=awq", 1, 40, 128); },
       "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4 "
       "in the descriptor");
-  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 2147483583}, {"n", 64}, {"k", 128}}), "w4a16_gemm:tile_m=256");
+  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 2147483391}, {"n", 64}, {"k", 128}}), "w4a16_gemm:tile_m=256");
+}
+
+TEST(SuggestedTiles, ServeADeviceOfOneMultiprocessor) {
+  EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 512}, {"n", 4096}, {"k", 4096}}, made_up_device("sm_90a", 1)));
+}
+
+// No tile of 16 rows has that family.
+TEST(SuggestedTiles, AreOfTheNamedFamily) {
+  EXPECT_EQ(suggested("w4a16_gemm:tile_m=128,family=sm90_persistent", {{"m", 512}, {"n", 8192}, {"k", 8192}}),
+            "w4a16_gemm:tile_m=256,family=sm90_persistent");
 }
 
 TEST(SuggestedTiles, AreRefusedWhereThereIsNoKernelAtAll) {
