@@ -18,7 +18,7 @@ using Arguments = cubit_w4a16_gemm_arguments;
 constexpr int kMostColumnTiles = 65535;  // the grid's second dimension
 constexpr std::int64_t kMostColumns = std::int64_t{kMostColumnTiles} * gemm_lanes::kBlockColumns;
 constexpr std::int64_t kMostK = std::int64_t{1} << 30;
-constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 64;  // row indices are rounded up to whole tiles
+constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;  // row indices are rounded up to whole tiles
 
 /// Tensors that the kernel reads and writes in vectors of 16 bytes, whatever the descriptor says.
 void require_16_bytes(const char* name, const void* data) {
@@ -77,7 +77,7 @@ bool serves_sizes(const BlockPlan& block, const Arguments& arguments) {
 bool has_row_stride(const Arguments& arguments) { return arguments.activation_stride > 0 || arguments.m <= 1; }
 
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
-  require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483583", m);
+  require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483391", m);
   require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
   if (const int most = kMostColumnTiles * descriptor.tile_n; descriptor.tile_n != 0 && n > most) {
     throw Failure(Status::invalid_argument, fmt::format("n = {}", n),

@@ -175,11 +175,14 @@ void check_arguments_of_clusters(const BlockPlan& block, const Arguments& argume
 
 [[noreturn]] void refuse_stream_k_of_clusters(const BlockPlan& block, const Schedule& parallel,
                                               const runtime::DeviceFacts& device) {
-  throw Failure(Status::invalid_argument,
-                fmt::format("decomposition = 3 of {} tiles, {} stages of k each", parallel.tiles(), parallel.stages),
-                fmt::format("each of {} clusters takes at least {} stages, and all stages are counted in 31 bits",
-                            block.resident_clusters(device.multiprocessors), persistent_lanes::kUnitSlabs),
-                "accepted: more tiles or k's, or another decomposition");
+  throw Failure(
+      Status::invalid_argument,
+      fmt::format("decomposition = 3 of {} tiles, {} stages of k each", parallel.tiles(), parallel.stages),
+      fmt::format("each of {} clusters takes at least {} stages and needs {} of the workspace's {} counters, and "
+                  "all stages are counted in 31 bits",
+                  block.resident_clusters(device.multiprocessors), persistent_lanes::kUnitSlabs,
+                  2 * persistent_lanes::kConsumerWarps, block.merge_counters),
+      "accepted: more tiles or k's, or another decomposition");
 }
 
 /// Half of k each for the two blocks of a cluster, which have the same columns; nothing if k has one slice.
@@ -279,6 +282,12 @@ void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
            "accepted: 0, 1 or 2, or a descriptor with atomic_splits=true and without batch_invariant");
   refuse("the descriptor's kernel adds split-K slices in order only, with the same bits at every launch",
          "accepted: 0 to 3, or a descriptor with atomic_splits=true and tile_n=256");
+}
+
+std::optional<Schedule> shared_schedule(const BlockPlan& block, const Arguments& arguments,
+                                        const runtime::DeviceFacts& device) {
+  const Schedule parallel = data_parallel(block, arguments);
+  return parallel.row_tiles == 0 ? std::nullopt : share_among_clusters(block, parallel, device);
 }
 
 Schedule choose_schedule(const BlockPlan& block, const Arguments& arguments, const runtime::DeviceFacts& device) {

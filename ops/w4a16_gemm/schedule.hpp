@@ -4,6 +4,7 @@
 #include <cubit/w4a16_gemm.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "ops/w4a16_gemm/plan.hpp"
 #include "runtime/device.hpp"
@@ -32,5 +33,10 @@ struct Schedule {
 /// Throws Failure(invalid_argument) as check_decomposition() does, and for what the plan and the sizes rule out.
 Schedule choose_schedule(const BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments,
                          const runtime::DeviceFacts& device);
+
+/// The schedule in which all persistent clusters have equal shares of the last tiles, whether or not it is fast. No
+/// schedule without rows, or where a cluster's share would be empty; then fewer rows have none either.
+std::optional<Schedule> shared_schedule(const BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments,
+                                        const runtime::DeviceFacts& device);
 
 }  // namespace cubit::ops::w4a16_gemm

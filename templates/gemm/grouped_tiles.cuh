@@ -7,8 +7,9 @@
 // Stream-K: whole tiles rarely fill the last round of clusters. The units of the last tiles form one sequence, and each
 // cluster takes the same number of neighbouring units, so that all clusters end at the same time. The cluster with a
 // tile's last unit owns the tile: it adds the partial sums of the clusters before it, which have the tile's earlier
-// units. A cluster walks through its units from the last tile to the first. It thus makes the partial sums that another
-// cluster waits for first, and waits, at the end, for clusters of lower index only, which the device starts earlier.
+// units. A cluster walks through its units from the last tile to the first. Behind its whole tiles it thus makes the
+// partial sums that another cluster waits for, and waits, at the end, for clusters of lower index only. There is always
+// progress where a device starts clusters in the order of their indices. All known devices do; CUDA promises nothing.
 //
 // Interface of a scheduler: has_tile(), tile(), and advance() to the cluster's next tile. All threads of a cluster walk
 // through the same tiles. tile() computes everything from few registers, and a caller that needs them between two calls

@@ -2,8 +2,8 @@
 //
 // A cluster that does not own a tile stores its sums in its own place, of which it needs one: see grouped_tiles.cuh.
 // The cluster that owns the tile adds them. Warps hand sums to the warps of the same index, in the block of the same
-// rank, so that each warp has a flag of its own: 0, or 1 when its sums are stored. The warp that has read the sums sets
-// the flag back to 0.
+// rank, so that each warp has a flag of its own: 0, or 1 when its sums are stored. The reading warp sets the flag back
+// to 0 before it reads, because a flag is used once per launch.
 //
 // PTX ISA, "Memory Consistency Model": bar.warp.sync orders the stores of a warp before the st.release of one of its
 // lanes. The reading warp observes the flag by ld.acquire, and bar.warp.sync orders the loads of its other lanes.

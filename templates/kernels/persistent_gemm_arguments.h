@@ -16,7 +16,7 @@ struct PersistentGemmArguments {
   int slabs;          // pipeline stages of all of k; the last one may be a tail
   int token_tiles;    // tiles along tokens
   int feature_tiles;  // tiles along features, of one cluster each
-  int tile_group;     // token tiles that neighbouring clusters share columns of weights with: see grouped_tiles.cuh
+  int tile_group;     // token tiles of a group of tiles: see grouped_tiles.cuh
   // Nonzero: the two blocks of a cluster compute one tile of 128 features and divide k: the first block has this many
   // slabs. Zero: the two blocks compute neighbouring tiles and share the activations.
   int split_slabs;

@@ -31,7 +31,8 @@
 //   because the copies write into both blocks.
 // - A consumer warp waits at `full` until all bytes of the stage have arrived, those that the other block copies
 //   included. It arrives at `empty` when the products that read the stage are complete.
-// - Both blocks wait for each other at the end, because either may still signal or write into the other.
+// - At the end the producer waits until all stages are empty, and both blocks wait for each other, because either may
+//   still signal or write into the other.
 //
 // Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh), plan::Activations
 // (gemm/shared_activations.cuh), plan::Product (gemm/warpgroup_product.cuh), plan::Tiles (gemm/grouped_tiles.cuh),
@@ -128,6 +129,11 @@ __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, con
                               full, !work.splits_k(), work.rank());
       place.advance();
     }
+  }
+  // The other block's consumers release stages of this block, and its shared memory must exist until they have.
+  for (int i = 0; i < plan::kStages; ++i) {
+    wait_barrier(ring.empty(place), place.parity ^ 1);
+    place.advance();
   }
 }
 

@@ -90,7 +90,8 @@ class W4GroupScales {
     const float value = Pair<Half>::low(scale);
     const bool is_zero = value == 0.f;
     const float unit = is_zero ? units_[row] : value;
-    ratios_[group][row] = units_[row] * reciprocal_fast(unit);
+    // The product with the reciprocal of an equal unit may differ from 1, always in the same direction.
+    ratios_[group][row] = unit == units_[row] ? 1.f : units_[row] * reciprocal_fast(unit);
     units_[row] = unit;
     return is_zero ? 0u : ~0u;
   }

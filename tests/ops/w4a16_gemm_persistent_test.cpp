@@ -316,9 +316,11 @@ TEST(PersistentLaunch, RefusalsNameTheRule) {
   };
   auto arguments = arguments_of(128, 256, 256);
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
-  EXPECT_EQ(sentence(arguments),
-            "decomposition = 3 of 1 tiles, 4 stages of k each: each of 66 clusters takes at least 2 stages, and all "
-            "stages are counted in 31 bits; accepted: more tiles or k's, or another decomposition");
+  EXPECT_EQ(
+      sentence(arguments),
+      "decomposition = 3 of 1 tiles, 4 stages of k each: each of 66 clusters takes at least 2 stages and needs 16 "
+      "of the workspace's 4096 counters, and all stages are counted in 31 bits; accepted: more tiles or k's, or "
+      "another decomposition");
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 4;
   EXPECT_EQ(sentence(arguments),

@@ -133,7 +133,7 @@ runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, 
 
 void check_arguments(const BlockPlan& block, const Arguments& arguments) {
   check_tensors(block, arguments);
-  require_argument(arguments.activation_stride > 0 || arguments.m == 1, "activation_stride",
+  require_argument(has_row_stride(arguments), "activation_stride",
                    "family sm90_persistent reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on "
                    "(any stride: tile_m=64 and family=sm80)",
                    arguments.activation_stride);
@@ -141,18 +141,13 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
 
 }  // namespace
 
-/// The workspace depends on the rows only by the choice of stream-K. Where this launch does not share tiles, a launch
-/// with fewer rows may.
+/// Where this launch does not share tiles, a launch with fewer rows may, if this one can.
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
-  const BlockPlan& block = plan.block;
-  const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
-  if (scheduled.is_empty()) return 0;
-  Arguments fewer = scheduled.arguments;
-  for (std::int64_t tiles = scheduled.schedule.row_tiles; tiles > 0; --tiles) {
-    fewer.m = static_cast<std::int32_t>(std::min<std::int64_t>(tiles * block.descriptor.tile_m, fewer.m));
-    if (const std::size_t bytes = bytes_of(block, choose_schedule(block, fewer, device)); bytes > 0) return bytes;
-  }
-  return 0;
+  const ScheduledLaunch scheduled = schedule_launch(plan.block, public_arguments, device);
+  const int decomposition = scheduled.arguments.decomposition;
+  if (decomposition != CUBIT_W4A16_AUTOMATIC && decomposition != CUBIT_W4A16_STREAM_K) return 0;
+  const std::optional<Schedule> shared = shared_schedule(plan.block, scheduled.arguments, device);
+  return shared ? bytes_of(plan.block, *shared) : 0;
 }
 
 Launch encode_launch(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

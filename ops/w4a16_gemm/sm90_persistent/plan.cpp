@@ -64,6 +64,7 @@ BlockPlan make_block(const W4a16Gemm& descriptor) {
   block.splits_k = true;
   block.has_clusters = true;
   block.is_persistent = true;
+  block.needs_row_stride = true;
   block.tiles.words = word_layout(descriptor);
   block.tiles.activations =
       swizzled_boxes(descriptor.tile_m, persistent_lanes::kActivationBytes, persistent_lanes::kActivationBytes);

@@ -59,7 +59,7 @@ typedef struct cubit_w4a16_gemm_arguments {
                               * below 256) needs more than 0 unless m is 1 */
   int64_t residual_stride;   /* at least 0 */
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
-  int32_t m;                 /* rows of activations, at most 2147483583; 0: nothing is launched */
+  int32_t m;                 /* rows of activations, at most 2147483391; 0: nothing is launched */
   int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of 16; at most 65535 * tile_n */
   int32_t k;             /* a multiple of the group size, or of 8 if one group has all of k; at least 1, at most 2^30 */
   int32_t decomposition; /* a cubit_w4a16_decomposition */
