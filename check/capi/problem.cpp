@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
 #include "check/capi/border.hpp"
+#include "check/capi/launch.hpp"
 #include "check/problem.hpp"
 
 struct cubit_problem {
@@ -203,5 +204,16 @@ cubit_status cubit_problem_compare(const cubit_problem* problem, const void* con
     if (error != nullptr) *error = comparison.error;
     if (tolerance != nullptr) *tolerance = comparison.tolerance;
     if (worst != nullptr) *worst = thread_text(std::move(comparison.worst));
+  });
+}
+
+cubit_status cubit_problem_describe_launch(const cubit_problem* problem, cubit_kernel* kernel, cubit_device* device,
+                                           const char** json) {
+  return guarded([&] {
+    require(problem, "cubit_problem_describe_launch: problem");
+    require(kernel, "cubit_problem_describe_launch: kernel");
+    require(device, "cubit_problem_describe_launch: device");
+    require(json, "cubit_problem_describe_launch: json");
+    *json = thread_text(describe_launch(*problem->problem, kernel, device).dump());
   });
 }

@@ -82,6 +82,14 @@ CUBIT_API cubit_status cubit_problem_arguments(const cubit_problem* problem, voi
  * result. */
 CUBIT_API cubit_status cubit_problem_compare(const cubit_problem* problem, const void* const* outputs, size_t count,
                                              double* error, double* tolerance, const char** worst);
+/* Describes the launch of the problem by `kernel` on `device` as JSON: {descriptor, grid, blocks, cluster_blocks,
+ * threads, dynamic_shared_memory, workspace_bytes, blocks_per_sm, occupancy}. Nothing is launched, and the tensors need
+ * no device memory. `descriptor` is that of the kernel, or of the set's member that the launch takes. `blocks` is the
+ * number of blocks of the grid. `blocks_per_sm` is the number of blocks that one multiprocessor holds at once, by
+ * registers, shared memory, threads and blocks; `occupancy` is the share of the multiprocessor's warps that these
+ * blocks have. Both are null for a CPU device's kernel, whose registers are not known. */
+CUBIT_API cubit_status cubit_problem_describe_launch(const cubit_problem* problem, cubit_kernel* kernel,
+                                                     cubit_device* device, const char** json);
 
 #ifdef __cplusplus
 }

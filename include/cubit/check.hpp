@@ -89,6 +89,11 @@ class Problem {
     result.worst = worst;
     return result;
   }
+  /// Grid, blocks, shared memory and occupancy of the launch by `kernel` on `device`, as JSON; see
+  /// cubit_problem_describe_launch.
+  std::string describe_launch(const Kernel& kernel, const Device& device) const {
+    return detail::text(cubit_problem_describe_launch, handle_.get(), kernel.handle(), device.handle());
+  }
 
  private:
   struct Release {

@@ -192,6 +192,23 @@ std::vector<Case> problem_cases() {
        [] { return cubit_problem_arguments(nullptr, &g_memory, 1, anything<const void*>(), &g_size); }},
       {"cubit_problem_compare: problem",
        [] { return cubit_problem_compare(nullptr, &g_memory, 1, nullptr, nullptr, nullptr); }},
+      {"cubit_problem_describe_launch: problem",
+       [] {
+         return cubit_problem_describe_launch(nullptr, anything<cubit_kernel>(), anything<cubit_device>(), &g_text);
+       }},
+      {"cubit_problem_describe_launch: kernel",
+       [] {
+         return cubit_problem_describe_launch(anything<cubit_problem>(), nullptr, anything<cubit_device>(), &g_text);
+       }},
+      {"cubit_problem_describe_launch: device",
+       [] {
+         return cubit_problem_describe_launch(anything<cubit_problem>(), anything<cubit_kernel>(), nullptr, &g_text);
+       }},
+      {"cubit_problem_describe_launch: json",
+       [] {
+         return cubit_problem_describe_launch(anything<cubit_problem>(), anything<cubit_kernel>(),
+                                              anything<cubit_device>(), nullptr);
+       }},
   };
 }
 
