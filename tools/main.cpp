@@ -80,6 +80,7 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_compile(app, context);
   cubit::tools::add_run(app, context);
   cubit::tools::add_bench(app, context);
+  cubit::tools::add_study(app, context);
   cubit::tools::add_explain(app, context);
   cubit::tools::add_suggest(app, context);
   cubit::tools::add_cache(app, context);

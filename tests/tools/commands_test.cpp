@@ -29,7 +29,7 @@ TEST(Help, EverySubcommandTeachesByExample) {
   const Program program;
   EXPECT_THAT(program.run({"--help"}).out, AllOf(HasSubstr("operator:field=value"), HasSubstr("Exit codes")));
   for (const char* name :
-       {"compile", "run", "bench", "explain", "suggest", "cache", "convert", "devices", "operators"}) {
+       {"compile", "run", "bench", "study", "explain", "suggest", "cache", "convert", "devices", "operators"}) {
     const Result result = program.run({name, "--help"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, AllOf(HasSubstr("Examples:"), HasSubstr(std::string("cubit ") + name))) << name;

@@ -65,7 +65,8 @@ TEST_F(DescribeLaunch, AnEmptyLaunchHasNoBlocks) {
 
 TEST_F(DescribeLaunch, RegistersOfTheCpuDevicesKernelsAreNotKnown) {
   const Problem problem = Problem::random(kTiles, {{"m", 1}, {"n", 256}, {"k", 128}}, 1);
-  const auto launch = nlohmann::json::parse(problem.describe_launch(tests::engine().get(kTiles, "cpu:sm_90a"), *device_));
+  const auto launch =
+      nlohmann::json::parse(problem.describe_launch(tests::engine().get(kTiles, "cpu:sm_90a"), *device_));
   EXPECT_EQ(launch.at("blocks"), 1);
   EXPECT_TRUE(launch.at("blocks_per_sm").is_null());
   EXPECT_TRUE(launch.at("occupancy").is_null());
