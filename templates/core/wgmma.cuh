@@ -1,9 +1,11 @@
-// Warpgroup matrix multiply-accumulate (wgmma) for Hopper: A comes from registers and B from shared memory.
+// Warpgroup matrix multiply-accumulate (wgmma) for Hopper: A comes from registers or from shared memory, and B from
+// shared memory.
 //
-// Operands: A is 64 × 16, and each of the four warps holds 16 rows in the fragment layout of mma.m16n8k16 (see
-// mma.cuh). B has n rows of 16 values along k, in the layout that TMA leaves: rows of 128 bytes (64 values along k),
-// 128-byte swizzle, 8 rows per 1024 bytes. B may also be transposed: 16 such rows, one per k, of 64 columns each. Every
-// 8 rows (or columns) of B have one accumulator in the layout of mma.m16n8k16.
+// Operands: A is 64 × 16. In registers each of the four warps holds 16 rows in the fragment layout of mma.m16n8k16
+// (see mma.cuh); in shared memory A has 64 rows in the layout of an untransposed B. B has n rows of 16 values along k,
+// in the layout that TMA leaves: rows of 128 bytes (64 values along k), 128-byte swizzle, 8 rows per 1024 bytes. B may
+// also be transposed: 16 such rows, one per k, of 64 columns each. Every 8 rows (or columns) of B have one accumulator
+// in the layout of mma.m16n8k16.
 //
 // Asynchrony: a wgmma runs while the warp continues. Until the warp has waited for the wgmma, nothing may touch the
 // registers of the operation. The wgmma fence orders the warp's earlier register writes before the operation.
@@ -15,7 +17,7 @@
 
 namespace cubit {
 
-/// Matrix descriptor of B at a shared-memory address, transposed or not. The address must be a multiple of 1024,
+/// Matrix descriptor of A or B at a shared-memory address, transposed or not. The address must be a multiple of 1024,
 /// because the descriptor's base offset is 0. The caller adds 32 / 16 to the descriptor for the next 16 values along k
 /// within the rows of 128 bytes, or 2048 / 16 for the next 16 rows of a transposed B. The high half of the descriptor
 /// holds the swizzle mode and the stride from one group of 8 rows to the next.
@@ -54,10 +56,17 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 }
 
 #define CUBIT_SUMS(t) "+f"(sums(t)[0]), "+f"(sums(t)[1]), "+f"(sums(t)[2]), "+f"(sums(t)[3])
+// Operand A is four registers, or one descriptor and its transposition. Unused operands pad the second form to the
+// length of the first, so that the operands behind A have the same numbers in both forms.
 #define CUBIT_OPERANDS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kIsTransposed ? 1 : 0)
-#define CUBIT_WGMMA(type, n, sums, a0, a1, a2, a3, b, accumulate, transposed)                                      \
+#define CUBIT_DESCRIBED_OPERANDS "l"(a), "n"(0), "n"(0), "n"(0), "l"(b), "r"(accumulate), "n"(kIsTransposed ? 1 : 0)
+#define CUBIT_A(a0, a1, a2, a3) "{" a0 ", " a1 ", " a2 ", " a3 "}"
+#define CUBIT_NO_TRANSPOSITION(a1)
+#define CUBIT_DESCRIBED_A(a0, a1, a2, a3) a0
+#define CUBIT_TRANSPOSITION(a1) a1 ", "
+#define CUBIT_WGMMA(type, a, transposition, n, sums, a0, a1, a2, a3, b, accumulate, transposed)                    \
   "{\n.reg .pred adds;\nsetp.ne.b32 adds, " accumulate ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." type \
-  "." type " {" sums "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", adds, 1, 1, " transposed ";\n}"
+  "." type " {" sums "}, " a(a0, a1, a2, a3) ", " b ", adds, 1, 1, " transposition(a1) transposed ";\n}"
 #define CUBIT_SUMS_8 "%0, %1, %2, %3"
 #define CUBIT_SUMS_16 CUBIT_SUMS_8 ", %4, %5, %6, %7"
 #define CUBIT_SUMS_32 CUBIT_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -74,152 +83,102 @@ __device__ __forceinline__ void settle_operand(uint32 (&a)[4]) {
 #define CUBIT_SUMS_224 CUBIT_SUMS_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define CUBIT_SUMS_240 CUBIT_SUMS_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define CUBIT_SUMS_256 CUBIT_SUMS_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define CUBIT_WGMMA_8(type) CUBIT_WGMMA(type, "8", CUBIT_SUMS_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
-#define CUBIT_WGMMA_16(type) CUBIT_WGMMA(type, "16", CUBIT_SUMS_16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
-#define CUBIT_WGMMA_32(type) CUBIT_WGMMA(type, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
-#define CUBIT_WGMMA_64(type) CUBIT_WGMMA(type, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
-#define CUBIT_WGMMA_80(type) CUBIT_WGMMA(type, "80", CUBIT_SUMS_80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
-#define CUBIT_WGMMA_96(type) CUBIT_WGMMA(type, "96", CUBIT_SUMS_96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
-#define CUBIT_WGMMA_112(type) CUBIT_WGMMA(type, "112", CUBIT_SUMS_112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
-#define CUBIT_WGMMA_128(type) CUBIT_WGMMA(type, "128", CUBIT_SUMS_128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
-#define CUBIT_WGMMA_144(type) CUBIT_WGMMA(type, "144", CUBIT_SUMS_144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
-#define CUBIT_WGMMA_160(type) CUBIT_WGMMA(type, "160", CUBIT_SUMS_160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
-#define CUBIT_WGMMA_176(type) CUBIT_WGMMA(type, "176", CUBIT_SUMS_176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
-#define CUBIT_WGMMA_192(type) \
-  CUBIT_WGMMA(type, "192", CUBIT_SUMS_192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
-#define CUBIT_WGMMA_208(type) \
-  CUBIT_WGMMA(type, "208", CUBIT_SUMS_208, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
-#define CUBIT_WGMMA_224(type) \
-  CUBIT_WGMMA(type, "224", CUBIT_SUMS_224, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
-#define CUBIT_WGMMA_240(type) \
-  CUBIT_WGMMA(type, "240", CUBIT_SUMS_240, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
-#define CUBIT_WGMMA_256(type) \
-  CUBIT_WGMMA(type, "256", CUBIT_SUMS_256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
+#define CUBIT_WGMMA_8(...) CUBIT_WGMMA(__VA_ARGS__, "8", CUBIT_SUMS_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+#define CUBIT_WGMMA_16(...) CUBIT_WGMMA(__VA_ARGS__, "16", CUBIT_SUMS_16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+#define CUBIT_WGMMA_32(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "32", CUBIT_SUMS_32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+#define CUBIT_WGMMA_64(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "64", CUBIT_SUMS_64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+#define CUBIT_WGMMA_80(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "80", CUBIT_SUMS_80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+#define CUBIT_WGMMA_96(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "96", CUBIT_SUMS_96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+#define CUBIT_WGMMA_112(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "112", CUBIT_SUMS_112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+#define CUBIT_WGMMA_128(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "128", CUBIT_SUMS_128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+#define CUBIT_WGMMA_144(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "144", CUBIT_SUMS_144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+#define CUBIT_WGMMA_160(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "160", CUBIT_SUMS_160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+#define CUBIT_WGMMA_176(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "176", CUBIT_SUMS_176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+#define CUBIT_WGMMA_192(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "192", CUBIT_SUMS_192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+#define CUBIT_WGMMA_208(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "208", CUBIT_SUMS_208, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+#define CUBIT_WGMMA_224(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "224", CUBIT_SUMS_224, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
+#define CUBIT_WGMMA_240(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "240", CUBIT_SUMS_240, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
+#define CUBIT_WGMMA_256(...) \
+  CUBIT_WGMMA(__VA_ARGS__, "256", CUBIT_SUMS_256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #define CUBIT_8_SUMS(t)                                                                                         \
   CUBIT_SUMS(t), CUBIT_SUMS(t + 1), CUBIT_SUMS(t + 2), CUBIT_SUMS(t + 3), CUBIT_SUMS(t + 4), CUBIT_SUMS(t + 5), \
       CUBIT_SUMS(t + 6), CUBIT_SUMS(t + 7)
 
+/// The asm statement of one width. `wgmma` is the macro that makes its text.
+#define CUBIT_START(wgmma, ...)                                                                                   \
+  if constexpr (kIsDescribed && kIsHalf)                                                                          \
+    asm volatile(wgmma("f16", CUBIT_DESCRIBED_A, CUBIT_TRANSPOSITION) : __VA_ARGS__ : CUBIT_DESCRIBED_OPERANDS);  \
+  else if constexpr (kIsDescribed)                                                                                \
+    asm volatile(wgmma("bf16", CUBIT_DESCRIBED_A, CUBIT_TRANSPOSITION) : __VA_ARGS__ : CUBIT_DESCRIBED_OPERANDS); \
+  else if constexpr (kIsHalf)                                                                                     \
+    asm volatile(wgmma("f16", CUBIT_A, CUBIT_NO_TRANSPOSITION) : __VA_ARGS__ : CUBIT_OPERANDS);                   \
+  else                                                                                                            \
+    asm volatile(wgmma("bf16", CUBIT_A, CUBIT_NO_TRANSPOSITION) : __VA_ARGS__ : CUBIT_OPERANDS)
+
 /// Starts sums(i) += a · b, or sums(i) = a · b if `accumulate` is 0. sums(i) is a float (&)[4] for rows 8 i to 8 i + 7
-/// of B, or for these columns if B is transposed; i runs over kRowTiles tiles. T is Half or Bfloat16.
-template <class T, int kRowTiles, bool kIsTransposed, class Sums>
-__device__ __forceinline__ void start_product_of(const Sums& sums, const uint32 (&a)[4], uint64 b, uint32 accumulate) {
-  constexpr bool kHalf = kSameType<T, Half>;
-  if constexpr (kRowTiles == 1 && kHalf) {
-    asm volatile(CUBIT_WGMMA_8("f16") : CUBIT_SUMS(0) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 1) {
-    asm volatile(CUBIT_WGMMA_8("bf16") : CUBIT_SUMS(0) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 2 && kHalf) {
-    asm volatile(CUBIT_WGMMA_16("f16") : CUBIT_SUMS(0), CUBIT_SUMS(1) : CUBIT_OPERANDS);
+/// of B, or for these columns if B is transposed; i runs over kRowTiles tiles. T is Half or Bfloat16. `a` is four
+/// registers, or the matrix descriptor of 64 rows.
+template <class T, int kRowTiles, bool kIsTransposed, class Sums, class Operand>
+__device__ __forceinline__ void start_product_of(const Sums& sums, const Operand& a, uint64 b, uint32 accumulate) {
+  constexpr bool kIsHalf = kSameType<T, Half>;
+  constexpr bool kIsDescribed = kSameType<Operand, uint64>;
+  if constexpr (kRowTiles == 1) {
+    CUBIT_START(CUBIT_WGMMA_8, CUBIT_SUMS(0));
   } else if constexpr (kRowTiles == 2) {
-    asm volatile(CUBIT_WGMMA_16("bf16") : CUBIT_SUMS(0), CUBIT_SUMS(1) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 4 && kHalf) {
-    asm volatile(CUBIT_WGMMA_32("f16") : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3) : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_16, CUBIT_SUMS(0), CUBIT_SUMS(1));
   } else if constexpr (kRowTiles == 4) {
-    asm volatile(CUBIT_WGMMA_32("bf16") : CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 8 && kHalf) {
-    asm volatile(CUBIT_WGMMA_64("f16") : CUBIT_8_SUMS(0) : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_32, CUBIT_SUMS(0), CUBIT_SUMS(1), CUBIT_SUMS(2), CUBIT_SUMS(3));
   } else if constexpr (kRowTiles == 8) {
-    asm volatile(CUBIT_WGMMA_64("bf16") : CUBIT_8_SUMS(0) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 10 && kHalf) {
-    asm volatile(CUBIT_WGMMA_80("f16") : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9) : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_64, CUBIT_8_SUMS(0));
   } else if constexpr (kRowTiles == 10) {
-    asm volatile(CUBIT_WGMMA_80("bf16") : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 12 && kHalf) {
-    asm volatile(CUBIT_WGMMA_96("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_80, CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9));
   } else if constexpr (kRowTiles == 12) {
-    asm volatile(CUBIT_WGMMA_96("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 14 && kHalf) {
-    asm volatile(CUBIT_WGMMA_112("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11), CUBIT_SUMS(12),
-                   CUBIT_SUMS(13)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_96, CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11));
   } else if constexpr (kRowTiles == 14) {
-    asm volatile(CUBIT_WGMMA_112("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11), CUBIT_SUMS(12),
-                   CUBIT_SUMS(13)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 16 && kHalf) {
-    asm volatile(CUBIT_WGMMA_128("f16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8) : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_112, CUBIT_8_SUMS(0), CUBIT_SUMS(8), CUBIT_SUMS(9), CUBIT_SUMS(10), CUBIT_SUMS(11),
+                CUBIT_SUMS(12), CUBIT_SUMS(13));
   } else if constexpr (kRowTiles == 16) {
-    asm volatile(CUBIT_WGMMA_128("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 18 && kHalf) {
-    asm volatile(CUBIT_WGMMA_144("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_128, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8));
   } else if constexpr (kRowTiles == 18) {
-    asm volatile(CUBIT_WGMMA_144("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 20 && kHalf) {
-    asm volatile(CUBIT_WGMMA_160("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_144, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17));
   } else if constexpr (kRowTiles == 20) {
-    asm volatile(CUBIT_WGMMA_160("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 22 && kHalf) {
-    asm volatile(CUBIT_WGMMA_176("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19),
-                   CUBIT_SUMS(20), CUBIT_SUMS(21)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_160, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18),
+                CUBIT_SUMS(19));
   } else if constexpr (kRowTiles == 22) {
-    asm volatile(CUBIT_WGMMA_176("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18), CUBIT_SUMS(19),
-                   CUBIT_SUMS(20), CUBIT_SUMS(21)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 24 && kHalf) {
-    asm volatile(CUBIT_WGMMA_192("f16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16) : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_176, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_SUMS(16), CUBIT_SUMS(17), CUBIT_SUMS(18),
+                CUBIT_SUMS(19), CUBIT_SUMS(20), CUBIT_SUMS(21));
   } else if constexpr (kRowTiles == 24) {
-    asm volatile(CUBIT_WGMMA_192("bf16") : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16) : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 26 && kHalf) {
-    asm volatile(CUBIT_WGMMA_208("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_192, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16));
   } else if constexpr (kRowTiles == 26) {
-    asm volatile(CUBIT_WGMMA_208("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 28 && kHalf) {
-    asm volatile(CUBIT_WGMMA_224("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
-                   CUBIT_SUMS(27)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_208, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25));
   } else if constexpr (kRowTiles == 28) {
-    asm volatile(CUBIT_WGMMA_224("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
-                   CUBIT_SUMS(27)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 30 && kHalf) {
-    asm volatile(CUBIT_WGMMA_240("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
-                   CUBIT_SUMS(27), CUBIT_SUMS(28), CUBIT_SUMS(29)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_224, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25),
+                CUBIT_SUMS(26), CUBIT_SUMS(27));
   } else if constexpr (kRowTiles == 30) {
-    asm volatile(CUBIT_WGMMA_240("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25), CUBIT_SUMS(26),
-                   CUBIT_SUMS(27), CUBIT_SUMS(28), CUBIT_SUMS(29)
-                 : CUBIT_OPERANDS);
-  } else if constexpr (kRowTiles == 32 && kHalf) {
-    asm volatile(CUBIT_WGMMA_256("f16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_240, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_SUMS(24), CUBIT_SUMS(25),
+                CUBIT_SUMS(26), CUBIT_SUMS(27), CUBIT_SUMS(28), CUBIT_SUMS(29));
   } else {
     static_assert(kRowTiles == 32);
-    asm volatile(CUBIT_WGMMA_256("bf16")
-                 : CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24)
-                 : CUBIT_OPERANDS);
+    CUBIT_START(CUBIT_WGMMA_256, CUBIT_8_SUMS(0), CUBIT_8_SUMS(8), CUBIT_8_SUMS(16), CUBIT_8_SUMS(24));
   }
 }
 
 /// Starts the product with accumulators d[i].
-template <class T, bool kIsTransposed = false, int kRowTiles>
-__device__ __forceinline__ void start_product(float (&d)[kRowTiles][4], const uint32 (&a)[4], uint64 b,
-                                              uint32 accumulate) {
+template <class T, bool kIsTransposed = false, int kRowTiles, class Operand>
+__device__ __forceinline__ void start_product(float (&d)[kRowTiles][4], const Operand& a, uint64 b, uint32 accumulate) {
   start_product_of<T, kRowTiles, kIsTransposed>([&d](int i) -> float(&)[4] { return d[i]; }, a, b, accumulate);
 }
 /// Starts the product with accumulators d[i][tile].
@@ -229,6 +188,7 @@ __device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int t
   start_product_of<T, kRowTiles, false>([&d, tile](int i) -> float(&)[4] { return d[i][tile]; }, a, b, accumulate);
 }
 
+#undef CUBIT_START
 #undef CUBIT_8_SUMS
 #undef CUBIT_WGMMA_256
 #undef CUBIT_WGMMA_240
@@ -263,6 +223,11 @@ __device__ __forceinline__ void start_product(float (&d)[kRowTiles][2][4], int t
 #undef CUBIT_SUMS_16
 #undef CUBIT_SUMS_8
 #undef CUBIT_WGMMA
+#undef CUBIT_TRANSPOSITION
+#undef CUBIT_DESCRIBED_A
+#undef CUBIT_NO_TRANSPOSITION
+#undef CUBIT_A
+#undef CUBIT_DESCRIBED_OPERANDS
 #undef CUBIT_OPERANDS
 #undef CUBIT_SUMS
 
