@@ -89,6 +89,11 @@ std::vector<BenchCase> bench_cases() {
   add_variant("weights of 8 bits", {.bits = 8, .element = Element::bf16});
   for (const int m : {128, 256, 512, 1024, 2048, 4096, 8192})
     for (const int tile_m : {128, 256}) cases.push_back(make_case("many rows", {.tile_m = tile_m}, kShapes[1], m));
+  for (const int m : {64, 128, 256, 512, 1024, 2048, 4096, 8192})
+    for (const int tile_m : {64, 128, 256})
+      if (tile_m <= m && (m <= 256 || tile_m > 64))
+        cases.push_back(
+            without_target(make_case("dense weights", {.format = W4Format::dense, .tile_m = tile_m}, kShapes[1], m)));
   const W4a16Gemm invariant = {.batch_invariant = true};
   for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
     for (const int m : {1, 16, 64})

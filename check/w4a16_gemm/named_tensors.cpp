@@ -43,12 +43,15 @@ void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::i
 /// The remedy for a tensor that the descriptor does not take.
 std::string remedy_of_name(const W4a16Gemm& descriptor, std::string_view name,
                            const std::vector<std::string_view>& taken) {
+  const bool is_packed = name == "qweight" || name == "scales" || name == "qzeros" || name == "g_idx";
+  if (is_packed && descriptor.is_dense()) return "ask for the format of these packed weights, or leave it out";
   if (name == "qzeros") {
     return fmt::format("ask for format={}, as its packer did, or leave it out where every zero is the middle",
                        descriptor.bits == 4 ? "gptq, gptq_v2 or awq" : "gptq or gptq_v2");
   }
   if (name == "bias" || name == "residual") return fmt::format("ask for {}=true, or leave it out", name);
-  if (name == "weights") return "quantise them first, by w4_quantize, and give what that writes";
+  if (name == "weight" || name == "weights")
+    return "quantise them first, by w4_quantize, and give what that writes, or ask for format=dense";
   return fmt::format("accepted: {}", fmt::join(taken, ", "));
 }
 
@@ -97,9 +100,12 @@ void add_converted(Tensors& taken, const Tensor& input, std::string_view type, C
   taken.add(std::move(tensor), std::move(storage));
 }
 
-/// Takes the bias. A bias of a wrong shape stays as it is, and the problem refuses it.
-bool has_columns(const Tensor& bias, const Tensor& scales) {
-  return scales.shape.size() == 2 && bias.shape == std::vector<std::int64_t>{scales.shape[1]};
+/// Whether the bias has the columns of the weights. A bias of a wrong shape stays as it is, and the problem refuses it.
+bool has_columns(const Tensor& bias, const Tensors& taken) {
+  const Tensor* const scales = taken.find("scales");
+  const Tensor& weights = scales != nullptr ? *scales : *taken.find("weight");
+  const std::size_t columns = scales != nullptr ? 1 : 0;  // dimension
+  return weights.shape.size() == 2 && bias.shape == std::vector<std::int64_t>{weights.shape[columns]};
 }
 
 /// Takes the input `name`. Returns false if there is no tensor of that name. `taken` has the tensors that input_names
@@ -113,7 +119,7 @@ bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> i
     return true;
   }
   const bool is_float = input->type == "F16" || input->type == "BF16" || input->type == "F32";
-  if (name == "bias" && is_float && input->type != element && has_columns(*input, *taken.find("scales"))) {
+  if (name == "bias" && is_float && input->type != element && has_columns(*input, taken)) {
     add_converted(taken, *input, element, [&](std::int64_t i) { return bias_from(*input, i, descriptor); });
     return true;
   }
@@ -159,9 +165,25 @@ void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::
   }
 }
 
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers) {
+namespace {
+
+/// Dense weights may also have the name that they have in w4_quantize.
+std::vector<Tensor> with_names_of_inputs(const W4a16Gemm& descriptor, std::span<const Tensor> inputs) {
+  std::vector<Tensor> renamed(inputs.begin(), inputs.end());
+  const auto named = [&](const char* name) {
+    return std::find_if(renamed.begin(), renamed.end(), [&](const Tensor& one) { return one.name == name; });
+  };
+  const auto weights = named("weights");
+  if (descriptor.is_dense() && weights != renamed.end() && named("weight") == renamed.end()) weights->name = "weight";
+  return renamed;
+}
+
+}  // namespace
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> given, const Numbers& numbers) {
   const W4a16Gemm descriptor = parse(text);
-  const bool may_have_group_index = descriptor.format != W4Format::awq;
+  const std::vector<Tensor> inputs = with_names_of_inputs(descriptor, given);
+  const bool may_have_group_index = descriptor.format != W4Format::awq && !descriptor.is_dense();
   LaunchNumbers launch;
   for (const auto& [name, value] : numbers) {
     if (launch.set(descriptor, name, value)) continue;

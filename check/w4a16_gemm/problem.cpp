@@ -41,7 +41,7 @@ namespace {
 /// The remedy for a tensor of a wrong type: another descriptor that takes the type, if there is one.
 std::string remedy_of_type(W4a16Gemm descriptor, std::string_view name, std::string_view type) {
   std::string otherwise = name == "scales" ? "accepted: F16, or BF16 of numbers that F16 has" : "give it of that type";
-  const bool is_elements = name == "activations" || name == "residual";
+  const bool is_elements = name == "activations" || name == "weight" || name == "residual";
   for (const Element element : {Element::bf16, Element::fp16}) {
     if (!is_elements || type != element_type(element)) continue;
     descriptor.element = element;
@@ -65,27 +65,41 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
                                           n(), k(), shape[0], shape[1]));
 }
 
-/// m and k come from the activations, and n comes from the scales.
+/// m and k come from the activations, and n comes from the scales or from dense weights.
 void GemmProblem::check() const {
   require_rank(activations(), 2, "[m, k]");
-  require_rank(scales(), 2, "[k / group size, n]");
-  check_group_size();
-  check_sizes(descriptor_, activations().shape[0], scales().shape[1], activations().shape[1]);
+  if (descriptor_.is_dense()) {
+    require_rank(weights(), 2, "[n, k]");
+  } else {
+    require_rank(scales(), 2, "[k / group size, n]");
+    check_group_size();
+  }
+  const std::int64_t columns = descriptor_.is_dense() ? weights().shape[0] : scales().shape[1];
+  check_sizes(descriptor_, activations().shape[0], columns, activations().shape[1]);
   const std::string_view element = element_type(descriptor_.element);
+  check_shape("activations", element, {m(), k()});
+  check_shape("weight", element, {n(), k()});
+  if (!descriptor_.is_dense()) check_packed_weights();
+  check_shape("residual", element, {m(), output_columns(descriptor_, n())});
+  check_bias();
+}
+
+void GemmProblem::check_packed_weights() const {
   const std::int64_t groups = groups_of(descriptor_, k());
   const bool by_n = descriptor_.format == W4Format::awq;
   const int in_word = word_weights(descriptor_);
-  check_shape("activations", element, {m(), k()});
   check_shape("scales", "F16", {groups, n()});
   check_scales();
   check_shape("qweight", "I32", {by_n ? k() : k() / in_word, by_n ? n() / in_word : n()});
   check_shape("qzeros", "I32", {groups, n() / in_word});
-  check_shape("residual", element, {m(), output_columns(descriptor_, n())});
   check_order();
+}
+
+void GemmProblem::check_bias() const {
   const Tensor* const bias = find("bias");
   if (bias == nullptr) return;
   require_rank(*bias, 1, "[n]");
-  if (bias->type == element && bias->shape[0] == n()) return;
+  if (bias->type == element_type(descriptor_.element) && bias->shape[0] == n()) return;
   reject(fmt::format("{} of type {}", shape_text(*bias), bias->type),
          fmt::format("it must be F16, BF16 or F32 [{}]", n()));
 }
@@ -146,6 +160,7 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
   arguments.qweight = address("qweight");
   arguments.qzeros = address("qzeros");
   arguments.scales = address("scales");
+  arguments.weight = address("weight");
   arguments.g_idx = inputs_.address<const std::int32_t>(device_data, "g_idx");
   arguments.bias = address("bias");
   arguments.residual = address("residual");
@@ -179,12 +194,15 @@ std::vector<GemmProblem::Column> GemmProblem::multiply_columns(const Activations
   const Tensor* const zeros = find("qzeros");
   const Tensor* const order = find("g_idx");
   const Tensor* const bias = find("bias");
-  const PackedWeights packed{static_cast<const std::uint32_t*>(qweight().data),
-                             zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data),
-                             static_cast<const std::uint16_t*>(scales().data),
-                             order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data),
-                             this->n(),
-                             k()};
+  PackedWeights packed{.n = this->n(), .k = k()};
+  if (descriptor_.is_dense()) {
+    packed.dense = static_cast<const std::uint16_t*>(weights().data);
+  } else {
+    packed.qweight = static_cast<const std::uint32_t*>(weights().data);
+    packed.qzeros = zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data);
+    packed.scales = static_cast<const std::uint16_t*>(scales().data);
+    packed.g_idx = order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data);
+  }
   const std::int64_t blocks = (m() + kBlockRows - 1) / kBlockRows;
   std::vector<Column> columns;
   for (int column = 0; column < count; ++column) {
@@ -196,11 +214,11 @@ std::vector<GemmProblem::Column> GemmProblem::multiply_columns(const Activations
     columns.push_back({std::vector(blocks, products), std::vector(blocks, contributions)});
   }
   constexpr int kDepth = 256;  // activations of one block and weights of one column stay in the L1 cache
-  std::vector<std::array<double, kDepth>> weights(count);
+  std::vector<std::array<double, kDepth>> values(count);
   for (int start = 0; start < k(); start += kDepth) {
     const int depth = std::min(kDepth, k() - start);
     for (int column = 0; column < count; ++column)
-      weights_of_column(descriptor_, packed, first + column, start, std::span(weights[column]).first(depth));
+      weights_of_column(descriptor_, packed, first + column, start, std::span(values[column]).first(depth));
     for (std::int64_t block = 0; block < blocks; ++block) {
       const Rows* const x = activations.data() + block * k() + start;
       for (int column = 0; column < count; ++column) {
@@ -208,7 +226,7 @@ std::vector<GemmProblem::Column> GemmProblem::multiply_columns(const Activations
         Rows contributions = columns[column].contributions[block];
         for (int i = 0; i < depth; ++i) {
           for (int row = 0; row < kBlockRows; ++row) {
-            const double product = x[i][row] * weights[column][i];
+            const double product = x[i][row] * values[column][i];
             products[row] += product;
             contributions[row] += std::fabs(product);
           }

@@ -1,5 +1,6 @@
 // Problems of the operator w4a16_gemm. The inputs of a problem are dense host tensors in a fixed order: activations,
-// qweight, scales, then qzeros, g_idx, bias and residual if the descriptor has them.
+// qweight, scales, then qzeros, g_idx, bias and residual if the descriptor has them. Dense weights are one tensor
+// `weight` in the place of the packed ones.
 #pragma once
 
 #include <array>
@@ -46,12 +47,14 @@ class GemmProblem final : public Problem {
 
  private:
   const Tensor& activations() const { return inputs_.list()[0]; }
-  const Tensor& qweight() const { return inputs_.list()[1]; }
-  const Tensor& scales() const { return inputs_.list()[2]; }
+  const Tensor& weights() const { return inputs_.list()[1]; }                     ///< `qweight` or `weight`
+  const Tensor& scales() const { return inputs_.list()[2]; }                      ///< of packed weights
   const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null if it is not given
   int m() const { return static_cast<int>(activations().shape[0]); }
-  int n() const { return static_cast<int>(scales().shape[1]); }
+  int n() const { return static_cast<int>(descriptor_.is_dense() ? weights().shape[0] : scales().shape[1]); }
   void check() const;
+  void check_packed_weights() const;
+  void check_bias() const;
   void check_group_size() const;
   void check_scales() const;
   void check_order() const;

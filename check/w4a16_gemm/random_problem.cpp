@@ -15,7 +15,7 @@
 namespace cubit::check::w4a16_gemm {
 namespace {
 
-/// Kinds of activations, scales and zeros; see random_help().
+/// Kinds of activations, weights, scales and zeros; see random_help().
 enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, outlier_features, one_sign };
 constexpr int kPatterns = 6;
 
@@ -48,8 +48,8 @@ Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
   const auto m = static_cast<double>(sizes.m);
   const auto n = static_cast<double>(sizes.n);
   const auto k = static_cast<double>(sizes.k);
-  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k), 2 * m * (n + k) + n * k,
-                  "ask for smaller sizes");
+  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k),
+                  2 * m * (n + k) + (descriptor.is_dense() ? 2 : 1) * n * k, "ask for smaller sizes");
   return sizes;
 }
 
@@ -83,6 +83,12 @@ class Maker {
     if (pattern_ == Pattern::extreme_scales)
       return static_cast<float>(std::exp2(-24 + ((descriptor_.is_gated() ? 22 : 29) - more_bits) * uniform));
     return static_cast<float>(std::ldexp(0.005 + 0.01 * uniform, -more_bits));
+  }
+  /// Makes dense weights of some hundredths, or with extreme scales of either sign from the smallest subnormal to 1/4.
+  float weight(Random& random, std::int64_t) const {
+    if (pattern_ != Pattern::extreme_scales) return static_cast<float>(0.03 * random.normal());
+    const double uniform = 2 * random.uniform() - 1;
+    return static_cast<float>(std::copysign(std::exp2(-24 + 22 * std::fabs(uniform)), uniform));
   }
   float addend(Random& random, std::int64_t) const { return static_cast<float>(random.normal()); }
   std::uint32_t word(Random& random) const { return static_cast<std::uint32_t>(random.bits()); }
@@ -142,8 +148,8 @@ class Maker {
 }  // namespace
 
 std::string random_help() {
-  return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales, "
-         "3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
+  return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales or "
+         "dense weights, 3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
 }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
@@ -154,8 +160,12 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   Maker maker(descriptor, pattern, seed);
   maker.halves("activations", descriptor.element, {m, k}, &Maker::activation);
   const int in_word = word_weights(descriptor);
-  maker.words("qweight", by_n ? k : k / in_word, by_n ? n / in_word : n, &Maker::word);
-  maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
+  if (descriptor.is_dense()) {
+    maker.halves("weight", descriptor.element, {n, k}, &Maker::weight);
+  } else {
+    maker.words("qweight", by_n ? k : k / in_word, by_n ? n / in_word : n, &Maker::word);
+    maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
+  }
   if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / in_word, &Maker::zeros);
   if (descriptor.activation_order) maker.groups(groups, k);
   if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);

@@ -41,6 +41,11 @@ double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int 
 
 void weights_of_column(const W4a16Gemm& descriptor, const PackedWeights& weights, int n, int first_k,
                        std::span<double> values) {
+  if (descriptor.is_dense()) {
+    const std::uint16_t* const row = weights.dense + static_cast<std::ptrdiff_t>(n) * weights.k + first_k;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_double(descriptor.element, row[i]);
+    return;
+  }
   const auto columns = static_cast<std::size_t>(weights.n);
   int last_group = -1;  // the group of `zero` and `scale`
   int zero = 0;

@@ -19,6 +19,7 @@ struct PackedWeights {
   const std::int32_t* g_idx = nullptr;  ///< activation order only
   int n = 0;
   int k = 0;
+  const std::uint16_t* dense = nullptr;  ///< format=dense only, which has no other tensor
 };
 /// The value of the weight (k, n), as the descriptor's format defines it.
 double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int k, int n);

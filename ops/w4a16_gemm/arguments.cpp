@@ -11,6 +11,8 @@ namespace {
 
 using Struct = cubit_w4a16_gemm_arguments;
 
+constexpr const char* kPacked = "format=gptq|gptq_v2|awq|symmetric";
+
 std::vector<ShapeRule> output_shapes() { return {{"function=silu_gate", "[m, n / 2]"}, {"", "[m, n]"}}; }
 
 std::vector<Argument> tensors() {
@@ -18,9 +20,14 @@ std::vector<Argument> tensors() {
       input("activations", "F16, BF16", shape("[m, k]"), CUBIT_MEMBER(activations),
             "activations; the type follows element"),
       input("qweight", "I32", {{"format=awq", "[k, n / 8]"}, {"bits=8", "[k / 4, n]"}, {"", "[k / 8, n]"}},
-            CUBIT_MEMBER(qweight), "packed weights, as a checkpoint stores them"),
+            CUBIT_MEMBER(qweight), "packed weights, as a checkpoint stores them")
+          .with(kPacked),
+      input("weight", "F16, BF16", shape("[n, k]"), CUBIT_MEMBER(weight),
+            "dense weights, as a checkpoint stores them; the type follows element")
+          .with("format=dense"),
       input("scales", "F16", shape("[k / group_size, n]"), CUBIT_MEMBER(scales),
-            "scales of the groups; a problem also takes BF16 scales that F16 represents exactly"),
+            "scales of the groups; a problem also takes BF16 scales that F16 represents exactly")
+          .with(kPacked),
       input("qzeros", "I32", {{"bits=8", "[k / group_size, n / 4]"}, {"", "[k / group_size, n / 8]"}},
             CUBIT_MEMBER(qzeros), "packed zeros of the groups")
           .with("format=gptq|gptq_v2|awq"),

@@ -13,19 +13,23 @@ namespace {
 std::vector<Field<W4a16Gemm>> make_fields() {
   using Descriptor = W4a16Gemm;
   return {
-      word_field<Descriptor, W4Format>(
-          {"format", "gptq, gptq_v2, awq, symmetric", "gptq", "how the checkpoint stores weights and zeros"},
-          &Descriptor::format,
-          {{"gptq", W4Format::gptq},
-           {"gptq_v2", W4Format::gptq_v2},
-           {"awq", W4Format::awq},
-           {"symmetric", W4Format::symmetric}}),
+      word_field<Descriptor, W4Format>({"format", "gptq, gptq_v2, awq, symmetric, dense", "gptq",
+                                        "how the checkpoint stores weights and zeros; dense: 16-bit weights that "
+                                        "nobody quantised, which have neither "
+                                        "bits nor group_size nor activation_order"},
+                                       &Descriptor::format,
+                                       {{"gptq", W4Format::gptq},
+                                        {"gptq_v2", W4Format::gptq_v2},
+                                        {"awq", W4Format::awq},
+                                        {"symmetric", W4Format::symmetric},
+                                        {"dense", W4Format::dense}}),
       number_field<Descriptor>({"bits", "4, 8", "4", "of a weight and of a zero; 8 in formats other than awq"},
                                &Descriptor::bits, {4, 8}),
       word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
                                   &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
-      word_field<Descriptor, Element>({"element", "fp16, bf16", "fp16", "type of activations and output"},
-                                      &Descriptor::element, {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
+      word_field<Descriptor, Element>(
+          {"element", "fp16, bf16", "fp16", "type of activations, dense weights and output"}, &Descriptor::element,
+          {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
       number_field<Descriptor>({"tile_m", "8, 16, 32, 64, 80, 128, 144, 192, 256", "16",
                                 "rows of activations that a block computes; any number of rows is right"},
                                &Descriptor::tile_m, {kTileRows.begin(), kTileRows.end()}),
@@ -88,8 +92,22 @@ void check_narrow_blocks(const W4a16Gemm& descriptor, std::string_view text) {
     refuse_columns("a strip of 32 columns has no room for gate columns and up-projection columns", "ask for tile_n=64");
 }
 
+/// Refuses the fields of packed weights, whatever values they have.
+void check_dense(const W4a16Gemm& descriptor, std::string_view text) {
+  const W4a16Gemm standard;
+  const auto refuse_field = [&](const char* field, bool is_standard, const char* why) {
+    if (is_standard && (text.empty() || !gives_field(text, field))) return;
+    refuse(text, fmt::format("the field {} applies to packed weights only, and {}", field, why),
+           fmt::format("leave {} out, or ask for format=gptq, gptq_v2, awq or symmetric", field));
+  };
+  refuse_field("bits", descriptor.bits == standard.bits, "format=dense has the 16 bits of element");
+  refuse_field("group_size", descriptor.group_size == standard.group_size, "format=dense has no groups");
+  refuse_field("activation_order", !descriptor.activation_order, "format=dense has no groups that g_idx could name");
+}
+
 /// The rules of all descriptors that no family can lift.
 void check_fields(const W4a16Gemm& descriptor, std::string_view text) {
+  if (descriptor.is_dense()) check_dense(descriptor, text);
   if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0))
     refuse(text, "activation_order=true needs groups that are not all of k, in a format other than awq, which has none",
            "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
@@ -111,6 +129,9 @@ void check_served(const W4a16Gemm& descriptor, std::string_view text) {
     if (!broken) return;
     rules += fmt::format("{}{}: {}", rules.empty() ? "" : "; ", family->name(), broken->rule);
   }
+  if (descriptor.is_dense())
+    refuse(text, fmt::format("format=dense: no kernel family serves it ({})", rules),
+           "ask for tile_m=64, 80, 128, 144, 192 or 256, without tile_n, batch_invariant and atomic_splits");
   if (has_many_rows(descriptor))
     refuse(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, rules),
            "ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
@@ -160,7 +181,9 @@ bool has_words_by_n(const W4a16Gemm& descriptor) { return descriptor.format == W
 
 bool stages_scales(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.activation_order; }
 
-bool stores_zeros(const W4a16Gemm& descriptor) { return descriptor.format != W4Format::symmetric; }
+bool stores_zeros(const W4a16Gemm& descriptor) {
+  return descriptor.format != W4Format::symmetric && !descriptor.is_dense();
+}
 
 int zero_offset(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::symmetric) return 1 << (descriptor.bits - 1);
@@ -173,7 +196,11 @@ int stage_groups(const W4a16Gemm& descriptor) {
   return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
 }
 
-int groups_of(const W4a16Gemm& descriptor, int k) { return descriptor.group_size == 0 ? 1 : k / descriptor.group_size; }
+bool has_groups(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.is_dense(); }
+
+int weight_bits(const W4a16Gemm& descriptor) { return descriptor.is_dense() ? 16 : descriptor.bits; }
+
+int groups_of(const W4a16Gemm& descriptor, int k) { return has_groups(descriptor) ? k / descriptor.group_size : 1; }
 
 int output_columns(const W4a16Gemm& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }
 

@@ -12,11 +12,14 @@ BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor) {
           "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out"};
 }
 
+BrokenRule rule_of_dense_weights() { return {"there is no kernel of dense weights yet", "leave family out"}; }
+
 const FamilyList<GemmFamily>& families() {
   static const std::array kAll = {&sm80::family(), &sm90::family(), &sm90_persistent::family(), &sm75::family()};
   static const FamilyList<GemmFamily> kList = {
       "w4a16_gemm",
-      "sm_80 and later, tile_n=96 to 224 and tile_m=128 to 256 on sm_90a; sm_75 with element=fp16 and without tile_n",
+      "sm_80 and later; tile_n=96 to 224, tile_m=80 to 256 and format=dense on sm_90a; sm_75 with element=fp16 and "
+      "without tile_n",
       kAll};
   return kList;
 }

@@ -20,6 +20,8 @@ class GemmFamily : public KernelFamily<W4a16Gemm> {
 
 /// Why a family whose tiles have at most 64 rows does not serve a descriptor with more.
 BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor);
+/// Why a family without dense weights does not serve a descriptor that has them.
+BrokenRule rule_of_dense_weights();
 
 /// All families, in the order in which the operator tries them.
 const FamilyList<GemmFamily>& families();

@@ -31,6 +31,9 @@ bool serves_sizes(const BlockPlan& block, const cubit_w4a16_gemm_arguments& argu
 /// Whether rows of activations lie at different addresses, as tensor maps require.
 bool has_row_stride(const cubit_w4a16_gemm_arguments& arguments);
 
+/// Elements from one row of dense weights to the next.
+std::int64_t row_stride_of_weights(const cubit_w4a16_gemm_arguments& arguments);
+
 /// A launch of no rows.
 Launch empty_launch();
 

@@ -35,7 +35,25 @@ void require_stride(const char* name, std::int64_t stride) {
                    "it must be a multiple of 8 elements from 0 to 2^30", stride);
 }
 
+void check_dense_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+  require_16_bytes("weight", arguments.weight);
+  require_stride("weight_stride", arguments.weight_stride);
+  require_argument(arguments.weight_stride == 0 || arguments.weight_stride >= arguments.k, "weight_stride",
+                   "it must be 0, for contiguous rows, or at least k", arguments.weight_stride);
+  const std::int64_t half = row_stride_of_weights(arguments) * arguments.n;  // bytes of half of all rows
+  if (!descriptor.is_gated() || half < kMostBytes) return;
+  throw Failure(Status::invalid_argument, fmt::format("weight with n = {} and k = {}", arguments.n, arguments.k),
+                fmt::format("its up-projection rows begin {} bytes behind the gate rows, and a tensor map has strides "
+                            "below 2^40 bytes",
+                            half),
+                "accepted: smaller sizes");
+}
+
 void check_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
+  if (descriptor.is_dense()) return check_dense_weights(descriptor, arguments);
+  require_argument(arguments.weight_stride == 0, "weight_stride", "it goes with format=dense only",
+                   arguments.weight_stride);
   check_rows_of_words(descriptor, arguments.n);
   require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
   if (stores_zeros(descriptor)) require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
@@ -69,6 +87,10 @@ void check_tensors(const BlockPlan& block, const Arguments& arguments) {
   require_stride("residual_stride", arguments.residual_stride);
 }
 
+std::int64_t row_stride_of_weights(const Arguments& arguments) {
+  return arguments.weight_stride == 0 ? arguments.k : arguments.weight_stride;
+}
+
 bool serves_sizes(const BlockPlan& block, const Arguments& arguments) {
   return arguments.n <= kMostColumnTiles * block.descriptor.tile_n &&
          (!block.needs_row_stride || has_row_stride(arguments));
@@ -90,7 +112,7 @@ void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, st
                    "function=silu_gate has as many gate columns as up-projection columns: n must be a multiple of 16",
                    n);
   require_argument(k >= 1 && k <= kMostK, "k", "it must be from 1 to 2^30", k);
-  if (descriptor.group_size == 0) {
+  if (!has_groups(descriptor)) {
     require_argument(k % 8 == 0, "k", "it must be a multiple of 8", k);
   } else if (k % descriptor.group_size != 0) {
     throw Failure(Status::invalid_argument, fmt::format("k = {}", k),

@@ -58,7 +58,7 @@ double stream_k_loop_stages(const BlockPlan& block, std::int64_t tiles, int stag
 int stream_k_slices(std::int64_t tiles, int stages, int blocks) { return most_slices(stages, tiles * stages / blocks); }
 
 double stage_megabytes(const BlockPlan& block) {
-  return 1e-6 * block.stage_k * block.descriptor.tile_n * block.descriptor.bits / 8;
+  return 1e-6 * block.stage_k * block.descriptor.tile_n * weight_bits(block.descriptor) / 8;
 }
 
 /// The time in which the memory delivers the launch's words.

@@ -11,7 +11,7 @@ class W4a16GemmOperator final : public Operator {
  public:
   std::string_view name() const override { return "w4a16_gemm"; }
   std::string_view summary() const override {
-    return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them";
+    return "activations times 4-bit or 8-bit weights, as GPTQ and AWQ checkpoints store them, or times dense weights";
   }
   std::vector<FieldHelp> fields() const override { return help_of(w4a16_gemm::fields()); }
   const ArgumentTable& arguments() const override { return w4a16_gemm::arguments(); }

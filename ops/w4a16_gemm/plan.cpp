@@ -21,7 +21,7 @@ BlockPlan begin_block(const W4a16Gemm& descriptor, std::string_view family) {
 }
 
 int BlockPlan::first_slice(int k_stages) const {
-  const int unit = std::max(1, descriptor.group_size / stage_k);
+  const int unit = has_groups(descriptor) ? std::max(1, descriptor.group_size / stage_k) : 1;
   return (k_stages + 2 * unit - 1) / (2 * unit) * unit;
 }
 

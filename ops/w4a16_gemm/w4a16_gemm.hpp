@@ -45,6 +45,8 @@ bool stages_scales(const W4a16Gemm& descriptor);    ///< scales and zeros are co
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< added to a stored zero to get the zero that is meant
 int word_weights(const W4a16Gemm& descriptor);      ///< weights in a word of qweight, and zeros in a word of qzeros
+bool has_groups(const W4a16Gemm& descriptor);       ///< a group is not all of k
+int weight_bits(const W4a16Gemm& descriptor);       ///< bits of a weight in memory
 int groups_of(const W4a16Gemm& descriptor, int k);  ///< groups of all of k
 int stage_groups(const W4a16Gemm& descriptor);      ///< groups of a stage; 1 if one group is all of k
 int output_columns(const W4a16Gemm& descriptor, int n);

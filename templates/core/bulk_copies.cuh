@@ -139,7 +139,17 @@ __device__ __forceinline__ void copy_box(uint32 dst, const TensorMap& map, int x
       : "memory");
 }
 
-/// Starts the same two-dimensional box copy into all blocks of the cluster whose bit of `blocks` is set. In each of
+/// Starts a box copy of a four-dimensional tensor, from element x of the first and element u of the last dimension, and
+/// from element 0 of the two dimensions between them.
+__device__ __forceinline__ void copy_box_4d(uint32 dst, const TensorMap& map, int x, int u, uint32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, 0, 0, %3}], [%4];" ::
+          "r"(dst),
+      "l"(&map), "r"(x), "r"(u), "r"(barrier)
+      : "memory");
+}
+
+/// Starts a two-dimensional box copy into all blocks of the cluster whose bit of `blocks` is set. In each of
 /// these blocks the box lands at `dst` and completes on the mbarrier at `barrier`.
 __device__ __forceinline__ void copy_box_to_blocks(uint32 dst, const TensorMap& map, int x, int y, uint32 barrier,
                                                    uint16 blocks) {

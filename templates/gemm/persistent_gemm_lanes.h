@@ -27,12 +27,31 @@ struct Place {
   int byte;
 };
 
+// Interface of Features:
+//   feature(lane, warp, row)  the feature of row g (0) or g + 8 (1)
+//   kExchanges                whether lanes 4 apart exchange outputs before they store them, because one lane has no
+//                             neighbouring outputs of a token
+//   kRuns                     runs of neighbouring outputs that a lane stores of a block of 8 tokens: one run, or one
+//                             for each of its tokens; if lanes exchange outputs, one for each of its rows
+
+/// Weights that wgmma reads from shared memory itself: rows are neighbouring features. If gated, a warp has 8 gate
+/// features and their up-projection features.
+template <bool kGated>
+struct FeaturesInOrder {
+  static constexpr bool kExchanges = true;
+  static constexpr int kRuns = kGated ? 1 : 2;
+
+  static CUBIT_SHARED_CODE int feature(int lane, int warp, int row) {
+    return kGated ? 64 * row + 8 * warp + lane / 4 : 16 * warp + 8 * row + lane / 4;
+  }
+};
+
 /// Words that hold 8 values along k of one feature (gptq). A lane has two neighbouring features, whose words one load
 /// brings; if gated, it has one output.
 template <bool kGated>
 struct FeaturesByK {
-  /// Lanes 4 apart exchange outputs before they store them, because one lane has no neighbouring outputs of a token.
   static constexpr bool kExchanges = kGated;
+  static constexpr int kRuns = kGated ? 1 : 2;
 
   static CUBIT_SHARED_CODE int feature(int lane, int warp, int row) {
     return kGated ? 64 * row + 8 * warp + lane / 4 : 16 * warp + 2 * (lane / 4) + row;
@@ -49,6 +68,7 @@ struct FeaturesByK {
 template <bool kGated>
 struct FeaturesByN {
   static constexpr bool kExchanges = true;
+  static constexpr int kRuns = 1;
 
   /// The first nibble that the lane uses of its 16 bits. If not gated, the lane also uses the next nibble.
   static CUBIT_SHARED_CODE int nibble(int lane, int warp) {
@@ -68,13 +88,12 @@ struct FeaturesByN {
 /// Output features of a warpgroup.
 CUBIT_SHARED_CODE int warpgroup_outputs(bool gated) { return gated ? 32 : 64; }
 
-/// Where a lane stores its run of neighbouring outputs, in the warpgroup's staging tile of tokens x outputs. `tokens`:
-/// index of a block of 8 tokens. `half`: which of the lane's two tokens, if lanes do not exchange; otherwise a lane
-/// keeps one of its tokens.
+/// Where a lane stores run `run`, in the warpgroup's staging tile of tokens x outputs. `tokens`: index of a block of 8
+/// tokens. A lane that exchanges outputs keeps one of its two tokens.
 template <class Features, bool kGated>
-CUBIT_SHARED_CODE Place stored_outputs(int lane, int warp, int tokens, int half) {
-  const int kept = Features::kExchanges ? lane / 4 % 2 : half;
-  const int first = Features::feature(Features::kExchanges ? lane & ~4 : lane, warp, 0);
+CUBIT_SHARED_CODE Place stored_outputs(int lane, int warp, int tokens, int run) {
+  const int kept = Features::kExchanges ? lane / 4 % 2 : run;
+  const int first = Features::feature(Features::kExchanges ? lane & ~4 : lane, warp, Features::kExchanges ? run : 0);
   return {8 * tokens + 2 * (lane % 4) + kept, 2 * (first % warpgroup_outputs(kGated))};
 }
 

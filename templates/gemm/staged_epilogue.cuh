@@ -41,9 +41,9 @@ template <class Element, class Weights, class Scaling, class Function, int (*kSt
 class StagedEpilogue {
   using Features = typename Weights::Features;
   using Tile = typename Weights::Tile;
-  static constexpr int kRows = kIsGated ? 1 : 2;                       ///< outputs of a lane's two features
-  static constexpr int kRun = kRows * (Features::kExchanges ? 2 : 1);  ///< outputs of one store, which are neighbours
-  static constexpr int kRunTokens = Features::kExchanges ? 1 : 2;      ///< stores per block of 8 tokens
+  static constexpr int kRows = kIsGated ? 1 : 2;            ///< outputs of a lane's two features
+  static constexpr int kRuns = Features::kRuns;             ///< stores per block of 8 tokens
+  static constexpr int kRun = 2 * kRows / Features::kRuns;  ///< neighbouring outputs of one store
   static constexpr int kOutputs = persistent_lanes::warpgroup_outputs(kIsGated);
 
  public:
@@ -64,7 +64,7 @@ class StagedEpilogue {
     load_bias(tile, bias);
     const int lane = lane_index();
     const int warp = warp_index();
-    const int first = tile.first + Features::feature(Features::kExchanges ? lane & ~4 : lane, warp, 0);
+    const int first = tile.first + warp / 4 * kOutputs;  // of the warpgroup
     const bool starts_store = thread_index() % 128 == 0;
 #pragma unroll
     for (int part = 0; part < 8 * kBlocks / kTokens; ++part) {
@@ -75,12 +75,12 @@ class StagedEpilogue {
 #pragma unroll
       for (int block = 0; block < kTokens / 8; ++block) {
         const int index = part * (kTokens / 8) + block;
-        float runs[kRunTokens][kRun];
+        float runs[kRuns][kRun];
         make_runs(runs, sums[index], bias, scaling, token + 8 * index);
 #pragma unroll
-        for (int i = 0; i < kRunTokens; ++i) {
+        for (int i = 0; i < kRuns; ++i) {
           const persistent_lanes::Place at = persistent_lanes::stored_outputs<Features, kIsGated>(lane, warp, block, i);
-          if constexpr (kResidual) add_residual(runs[i], token + part * kTokens + at.row, first);
+          if constexpr (kResidual) add_residual(runs[i], token + part * kTokens + at.row, first + at.byte / 2);
           uint32 words[kRun / 2];
 #pragma unroll
           for (int j = 0; j < kRun / 2; ++j) words[j] = Pair<Element>::pack(runs[i][2 * j], runs[i][2 * j + 1]);
@@ -90,9 +90,8 @@ class StagedEpilogue {
       fence_async_proxy();
       sync_threads<128>(kWarpgroupBarriers + warp / 4);
       if (starts_store) {
-        const int output = tile.first + warp / 4 * kOutputs;
         const int row = token + part * kTokens;
-        if (output < outputs_ && row < args_.m) store_box(map_, output, row, buffer);
+        if (first < outputs_ && row < args_.m) store_box(map_, first, row, buffer);
         commit_stores();
       }
       parity_ = !parity_;
@@ -119,7 +118,7 @@ class StagedEpilogue {
 
   /// Applies bias, function and gate to a block of 8 tokens, and gathers neighbouring outputs.
   template <class Sum>
-  static __device__ __forceinline__ void make_runs(float (&runs)[kRunTokens][kRun], const Sum (&sums)[4],
+  static __device__ __forceinline__ void make_runs(float (&runs)[kRuns][kRun], const Sum (&sums)[4],
                                                    const float (&bias)[2], const Scaling& scaling, int token) {
     float outputs[kRows][2];  // [feature][token]
 #pragma unroll
@@ -147,8 +146,9 @@ class StagedEpilogue {
       for (int row = 0; row < kRows; ++row) {
         const float other = __shfl_xor_sync(kFullWarp, select_value(is_odd, outputs[row][0], outputs[row][1]), 4);
         const float own = select_value(is_odd, outputs[row][1], outputs[row][0]);
-        runs[0][2 * row] = select_value(is_odd, other, own);
-        runs[0][2 * row + 1] = select_value(is_odd, own, other);
+        float* const pair = kRuns == 1 ? &runs[0][2 * row] : runs[row];
+        pair[0] = select_value(is_odd, other, own);
+        pair[1] = select_value(is_odd, own, other);
       }
     }
   }

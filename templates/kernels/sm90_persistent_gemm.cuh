@@ -2,7 +2,8 @@
 //
 // The kernel computes the transposed product: features (columns of the weights) are the M of wgmma, tokens (rows of the
 // activations) are its N. Weights are the A operand. Packed weights come from registers, where the consumer warps have
-// dequantised them; activations are the B operand, from shared memory, as TMA leaves them.
+// dequantised them, and 16-bit weights from shared memory; activations are the B operand, from shared memory, as TMA
+// leaves them.
 //
 //                      tokens of a tile (kTokens)
 //                    ┌──────────────────────────┐
@@ -34,9 +35,9 @@
 // - At the end the producer waits until all stages are empty, and both blocks wait for each other, because either may
 //   still signal or write into the other.
 //
-// Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh), plan::Activations
-// (gemm/shared_activations.cuh), plan::Product (gemm/warpgroup_product.cuh), plan::Tiles (gemm/grouped_tiles.cuh),
-// plan::Scaling and plan::Epilogue (gemm/staged_epilogue.cuh).
+// Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh, or dense_operand.cuh for 16-bit
+// weights), plan::Activations (gemm/shared_activations.cuh), plan::Product (gemm/warpgroup_product.cuh), plan::Tiles
+// (gemm/grouped_tiles.cuh), plan::Scaling and plan::Epilogue (gemm/staged_epilogue.cuh).
 //
 // PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", "barrier.cluster", "setmaxnreg".
 #include "plan.cuh"

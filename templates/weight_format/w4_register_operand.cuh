@@ -29,21 +29,10 @@
 #include "core/wgmma.cuh"
 #include "gemm/persistent_gemm_lanes.h"
 #include "kernels/persistent_gemm_arguments.h"
+#include "weight_format/feature_tile.cuh"
 #include "weight_format/w4_group_scales.cuh"
 
 namespace cubit {
-
-/// A block's tile along the outputs, and the columns of the weights that belong to it.
-template <bool kGated>
-struct FeatureTile {
-  static constexpr int kOutputs = persistent_lanes::kBlockFeatures / (kGated ? 2 : 1);
-  int first;  ///< output
-
-  /// Column of the weights of feature `feature` of the block: see persistent_gemm_lanes.h.
-  __device__ __forceinline__ int column(int n, int feature) const {
-    return first + feature % kOutputs + (feature < kOutputs ? 0 : n / 2);
-  }
-};
 
 /// The common part of both operands. kGroup: values along k of a group; 0 if one group is all of k.
 template <class Element, class FeaturesOfLanes, bool kGated, bool kByN, int kGroup, bool kStoredZeros, int kZeroOffset>

@@ -47,7 +47,10 @@ const std::vector<Case>& cases() {
       {"w4_quantize:format=symmetric,input=bf16", {{"n", 16}, {"k", 256}}},
       {"w4a16_gemm:activation_order=true,bias=true", {{"m", 3}, {"n", 64}, {"k", 256}}},
       {"w4a16_gemm:format=awq,function=silu_gate,residual=true", {{"m", 3}, {"n", 64}, {"k", 256}}},
-      {"w4a16_gemm:format=symmetric,bits=8", {{"m", 3}, {"n", 64}, {"k", 256}}}};
+      {"w4a16_gemm:format=symmetric,bits=8", {{"m", 3}, {"n", 64}, {"k", 256}}},
+      {"w4a16_gemm:format=dense,tile_m=64,bias=true", {{"m", 3}, {"n", 64}, {"k", 264}}},
+      {"w4a16_gemm:format=dense,tile_m=64,element=bf16,function=silu_gate,residual=true",
+       {{"m", 3}, {"n", 64}, {"k", 264}}}};
   return list;
 }
 

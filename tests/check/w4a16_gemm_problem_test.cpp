@@ -51,6 +51,16 @@ TEST(GemmReference, ZerosOfGptqGoUpToOneMoreThanIsStored) {
   EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::symmetric, .bits = 8, .group_size = 0}, bytes, 3, 7), -128);
 }
 
+TEST(GemmReference, DenseWeightsAreRowsOfAnOutputFeature) {
+  for (const Element element : {Element::fp16, Element::bf16}) {
+    std::vector<std::uint16_t> rows(16 * 24);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = from_float(element, static_cast<float>(static_cast<double>(i) / 4));
+    const w4a16_gemm::PackedWeights weights{.n = 16, .k = 24, .dense = rows.data()};
+    EXPECT_EQ(w4a16_gemm::weight_at({.format = W4Format::dense, .element = element}, weights, 5, 3), (3 * 24 + 5) / 4.);
+  }
+}
+
 TEST(GemmProblem, RowsOfAwqWordsChooseAnAlignmentThatTheDescriptorLeavesOut) {
   const auto fit = [](const std::string& text, std::int64_t words) {
     const std::vector<Tensor> tensors = {{"qweight", "I32", {128, words}, {}, nullptr}};
@@ -217,6 +227,14 @@ TEST(GemmProblem, CountsTheBytesOfAllInputs) {
   EXPECT_EQ(problem->bytes_read(), std::size_t{kK * kN / 2 + 2 * kN * 2 + 2 * kN / 2 + kM * kK * 2});
   EXPECT_EQ(problem->bytes_written(), std::size_t{kM * kN * 2});
   EXPECT_EQ(problem->operations(), 2.0 * kM * kN * kK);
+}
+
+TEST(GemmProblem, CountsTheBytesOfDenseWeights) {
+  const std::string text = "w4a16_gemm:format=dense,tile_m=64";
+  const auto problem = find_problems(text).random(text, {{"m", 3}, {"n", 32}, {"k", 72}}, 1);
+  EXPECT_EQ(problem->bytes_read(), 2u * (3 * 72 + 32 * 72));
+  EXPECT_EQ(problem->bytes_written(), 2u * 3 * 32);
+  EXPECT_EQ(problem->operations(), 2.0 * 3 * 32 * 72);
 }
 
 TEST(GemmProblem, MadeUpDataIsReproducibleAndOfNoRows) {

@@ -50,10 +50,14 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const auto has = [&](const char* text) { return descriptor.find(text) != std::string::npos; };
   const bool is_aligned = has("format=awq") && !has("alignment=4");
   const double columns = (is_aligned ? 32 : 8) * (has("silu_gate") ? 2 : 1);
-  const double group = has("group_size=all") ? 8 : has("group_size=32") ? 32 : has("group_size=64") ? 64 : 128;
+  const double group = has("group_size=all") || has("format=dense") ? 8
+                       : has("group_size=32")                       ? 32
+                       : has("group_size=64")                       ? 64
+                                                                    : 128;
   const std::size_t tile = descriptor.find("tile_m=");
   const double tile_m = tile == std::string::npos ? 16 : std::stoi(descriptor.substr(tile + 7));
-  const bool is_persistent = tile_m > 64 || has("sm90_persistent");  // even shares of an odd number of tiles
+  const bool is_persistent =
+      tile_m > 64 || has("sm90_persistent") || has("format=dense");  // even shares of an odd number of tiles
   // Without even shares: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=true");
   const bool has_few_columns = has("tile_n=");  // no even shares

@@ -23,8 +23,8 @@ bool has_family(const W4a16Gemm& descriptor, const std::string& architecture) {
   try {
     explain(descriptor.text(), architecture);
   } catch (const Error& error) {
-    const bool has_any =
-        descriptor.family == "auto" && descriptor.tile_m <= 64 && (descriptor.tile_n <= 64 || descriptor.tile_n == 256);
+    const bool has_any = descriptor.family == "auto" && descriptor.tile_m <= 64 && !descriptor.is_dense() &&
+                         (descriptor.tile_n <= 64 || descriptor.tile_n == 256);
     if (error.code() != CUBIT_UNSUPPORTED || has_any) throw;
     return false;
   }
@@ -77,7 +77,12 @@ std::vector<std::string> with_many_rows(const std::string& architecture) {
           "w4a16_gemm:format=gptq_v2,group_size=64,tile_m=192,function=silu_gate,bias=true,residual=true",
           "w4a16_gemm:format=awq,tile_m=256,bias=true",
           "w4a16_gemm:format=awq,group_size=32,element=bf16,tile_m=128,function=silu_gate",
-          "w4a16_gemm:format=symmetric,group_size=all,tile_m=64,family=sm90_persistent"};
+          "w4a16_gemm:format=symmetric,group_size=all,tile_m=64,family=sm90_persistent",
+          "w4a16_gemm:format=dense,tile_m=64",
+          "w4a16_gemm:format=dense,tile_m=128,function=silu_gate,residual=true",
+          "w4a16_gemm:format=dense,element=bf16,tile_m=144",
+          "w4a16_gemm:format=dense,tile_m=256",
+          "w4a16_gemm:format=dense,element=bf16,tile_m=256,function=silu_gate,bias=true"};
 }
 
 const std::vector<std::string> kAtomic = {"w4a16_gemm:tile_m=8,atomic_splits=true",
@@ -123,7 +128,9 @@ int columns_of(const W4a16Gemm& descriptor) {
   return descriptor.is_gated() ? 2 * columns : columns;
 }
 
-int group_of(const W4a16Gemm& descriptor) { return descriptor.group_size == 0 ? 8 : descriptor.group_size; }
+int group_of(const W4a16Gemm& descriptor) {
+  return descriptor.group_size == 0 || descriptor.is_dense() ? 8 : descriptor.group_size;
+}
 
 TEST_F(W4a16GemmGpu, EveryPairOfFieldValues) {
   const std::vector<W4a16Gemm> descriptors = pairwise_descriptors_for(architecture());

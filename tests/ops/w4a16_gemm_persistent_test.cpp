@@ -12,6 +12,7 @@
 #include "templates/kernels/persistent_gemm_arguments.h"
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
+#include "tests/support/refusals.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -48,6 +49,8 @@ TEST(PersistentLanes, EveryFeatureIsOneRowOfTheOperand) {
   EXPECT_EQ(features_of_all_warps<lanes::FeaturesByK<true>>(), all);
   EXPECT_EQ(features_of_all_warps<lanes::FeaturesByN<false>>(), all);
   EXPECT_EQ(features_of_all_warps<lanes::FeaturesByN<true>>(), all);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesInOrder<false>>(), all);
+  EXPECT_EQ(features_of_all_warps<lanes::FeaturesInOrder<true>>(), all);
 }
 
 template <class Gated>
@@ -61,6 +64,18 @@ void expect_gate_and_up_together() {
 TEST(PersistentLanes, AGateFeatureAndItsUpProjectionAreInOneLane) {
   expect_gate_and_up_together<lanes::FeaturesByK<true>>();
   expect_gate_and_up_together<lanes::FeaturesByN<true>>();
+  expect_gate_and_up_together<lanes::FeaturesInOrder<true>>();
+}
+
+// Row r of a warp's 16 rows is in lanes 4 (r % 8) to 4 (r % 8) + 3. A box puts 128 rows of weights into a stage in
+// order, or 8 gate rows and their 8 up-projection rows in turn.
+TEST(PersistentLanes, RowsOfDenseWeightsLieInTheOrderOfTheOperand) {
+  for (int row = 0; row < lanes::kBlockFeatures; ++row) {
+    const int lane = row % 8 * 4;
+    const int half = row % 16 / 8;
+    EXPECT_EQ(lanes::FeaturesInOrder<false>::feature(lane, row / 16, half), row);
+    EXPECT_EQ(lanes::FeaturesInOrder<true>::feature(lane, row / 16, half), 64 * half + row / 16 * 8 + row % 8);
+  }
 }
 
 // A word along n has columns 0, 2, 4, 6, 1, 3, 5, 7 in its nibbles, and ldmatrix gives lane 4 g + q the four nibbles of
@@ -87,8 +102,8 @@ TEST(PersistentLanes, NibblesByNAreOfTheLanesFeatures) {
 
 template <class Features, bool kGated>
 void expect_outputs_once() {
-  constexpr int kRun = (kGated ? 1 : 2) * (Features::kExchanges ? 2 : 1);
-  constexpr int kStores = Features::kExchanges ? 1 : 2;
+  constexpr int kStores = Features::kRuns;
+  constexpr int kRun = (kGated ? 2 : 4) / kStores;
   std::set<std::tuple<int, int, int>> stored;  // warpgroup, token, output
   for (int warp = 0; warp < lanes::kConsumerWarps; ++warp) {
     for (int lane = 0; lane < 32; ++lane) {
@@ -116,11 +131,14 @@ TEST(PersistentLanes, EveryOutputIsStoredOnce) {
   expect_outputs_once<lanes::FeaturesByK<true>, true>();
   expect_outputs_once<lanes::FeaturesByN<false>, false>();
   expect_outputs_once<lanes::FeaturesByN<true>, true>();
+  expect_outputs_once<lanes::FeaturesInOrder<false>, false>();
+  expect_outputs_once<lanes::FeaturesInOrder<true>, true>();
 }
 
 // The kernel computes a lane's first address of words. All other addresses are at the same distances in all lanes.
 TEST(PersistentLanes, WordsAreAtTheSameDistancesForAllLanes) {
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors_of("sm90_persistent")) {
+    if (descriptor.is_dense()) continue;  // no lane loads its weights
     const auto plan = plan_of(descriptor.text());
     const Tile& words = plan.words();
     const codegen::TileAccess& access = words.accesses.at(0);
@@ -201,6 +219,91 @@ TEST(PersistentLaunch, BoxesOfOtherFormatsAndOfGates) {
   expect_boxes("w4a16_gemm:tile_m=128,function=silu_gate", 64, 8, TensorSwizzle::none, 32, 64);
   expect_boxes("w4a16_gemm:format=awq,tile_m=128", 16, 64, TensorSwizzle::span64, 64, 64);
   expect_boxes("w4a16_gemm:format=awq,tile_m=256,function=silu_gate", 8, 64, TensorSwizzle::span32, 32, 64);
+}
+
+Arguments dense_arguments_of(int m, int n, int k) {
+  Arguments arguments = arguments_of(m, n, k);
+  arguments.qweight = arguments.qzeros = arguments.scales = nullptr;
+  arguments.weight = address(0x2000);
+  return arguments;
+}
+
+TEST(PersistentLaunch, DenseWeightsAreAMatrixOfRows) {
+  auto arguments = dense_arguments_of(300, 1032, 648);
+  const runtime::TensorMap rows = {.base = 0x2000,
+                                   .element_bytes = 2,
+                                   .rank = 2,
+                                   .sizes = {648, 1032},
+                                   .strides = {2 * 648},
+                                   .box = {64, 128},
+                                   .swizzle = runtime::TensorSwizzle::span128};
+  const Encoded dense = encode("w4a16_gemm:format=dense,tile_m=128", arguments);
+  EXPECT_EQ(dense.maps.at(0), rows) << dense.maps.at(0).text();
+  EXPECT_EQ(dense.parameters.slabs, 11) << "the last one is a tail of 8 values along k";
+  arguments.weight_stride = 656;
+  EXPECT_EQ(encode("w4a16_gemm:format=dense,element=bf16,tile_m=256", arguments).maps.at(0).strides[0], 2u * 656);
+}
+
+TEST(PersistentLaunch, GatesOfDenseWeightsAlternateWithTheirUpProjections) {
+  const auto maps =
+      encode("w4a16_gemm:format=dense,tile_m=64,function=silu_gate", dense_arguments_of(8, 1040, 64)).maps;
+  EXPECT_EQ(maps.at(0), (runtime::TensorMap{.base = 0x2000,
+                                            .element_bytes = 2,
+                                            .rank = 4,
+                                            .sizes = {64, 8, 2, 65},
+                                            .strides = {128, 520 * 128, 8 * 128},
+                                            .box = {64, 8, 2, 8},
+                                            .swizzle = runtime::TensorSwizzle::span128}))
+      << maps.at(0).text();
+}
+
+// The largest sizes: offsets of 2^40 bytes and more work, or are refused where a tensor map cannot have the stride.
+TEST(PersistentLaunch, OffsetsOfDenseWeightsDoNotWrap) {
+  constexpr int kMostColumns = 65535 * 256;
+  constexpr int kMostK = 1 << 30;
+  const auto maps = encode("w4a16_gemm:format=dense,tile_m=64", dense_arguments_of(1, kMostColumns, kMostK)).maps;
+  EXPECT_EQ(maps.at(0).sizes[1], std::uint64_t{kMostColumns});
+  EXPECT_EQ(maps.at(0).strides[0], std::uint64_t{2} * kMostK);
+  const auto sentence = tests::refusal_of(
+      [&] { encode("w4a16_gemm:format=dense,tile_m=64,function=silu_gate", dense_arguments_of(1, 1024, kMostK)); });
+  EXPECT_EQ(sentence,
+            "weight with n = 1024 and k = 1073741824: its up-projection rows begin 1099511627776 bytes behind the gate "
+            "rows, and a tensor map has strides below 2^40 bytes; accepted: smaller sizes");
+}
+
+TEST(PersistentLaunch, RefusesWeightsOfTheOtherKind) {
+  const auto sentence = [](const char* text, const Arguments& arguments) {
+    return tests::refusal_of([&] { encode(text, arguments); });
+  };
+  constexpr const char* kDense = "w4a16_gemm:format=dense,tile_m=64";
+  Arguments arguments = dense_arguments_of(8, 256, 256);
+  arguments.scales = address(0x4000);
+  EXPECT_EQ(sentence(kDense, arguments),
+            "scales at 0x4000: the descriptor does not have format=gptq, format=gptq_v2, format=awq or "
+            "format=symmetric; give NULL, or ask for format=gptq, format=gptq_v2, format=awq or format=symmetric in "
+            "the descriptor");
+  arguments = dense_arguments_of(8, 256, 256);
+  arguments.weight = nullptr;
+  EXPECT_EQ(sentence(kDense, arguments), "weight = NULL: the tensor is needed");
+  arguments.weight = address(0x2008);
+  EXPECT_EQ(
+      sentence(kDense, arguments),
+      "weight at 0x2008: the address is not a multiple of 16 bytes; accepted: what cuMemAlloc gives, and multiples "
+      "of 16 from there");
+  arguments = dense_arguments_of(8, 256, 256);
+  arguments.weight_stride = 248;
+  EXPECT_EQ(sentence(kDense, arguments), "weight_stride = 248: it must be 0, for contiguous rows, or at least k");
+  arguments.weight_stride = 260;
+  EXPECT_EQ(sentence(kDense, arguments), "weight_stride = 260: it must be a multiple of 8 elements from 0 to 2^30");
+  EXPECT_EQ(sentence(kDense, dense_arguments_of(8, 256, 100)), "k = 100: it must be a multiple of 8");
+  arguments = arguments_of(8, 256, 256);
+  arguments.weight_stride = 256;
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128", arguments), "weight_stride = 256: it goes with format=dense only");
+  arguments = arguments_of(8, 256, 256);
+  arguments.weight = address(0x6000);
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128", arguments),
+            "weight at 0x6000: the descriptor does not have format=dense; give NULL, or ask for format=dense in the "
+            "descriptor");
 }
 
 TEST(PersistentLaunch, AMatrixOfOneRowNeedsNoStride) {
@@ -296,6 +399,10 @@ TEST(PersistentLaunch, SlicesBeginWithGroups) {
   EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=64", 320), 3);
   EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=32", 96), 1);
   EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=all", 8), 0);
+  auto arguments = dense_arguments_of(128, 256, 320);
+  arguments.decomposition = CUBIT_W4A16_SPLIT_K;
+  arguments.splits = 2;
+  EXPECT_EQ(encode("w4a16_gemm:format=dense,tile_m=128", arguments).parameters.split_slabs, 3) << "of 5 slabs";
 }
 
 TEST(PersistentLaunch, TakesNoRowsAndThenNeedsNoWorkspace) {

@@ -193,6 +193,64 @@ TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
             "tensor scales [1, 24]: w4a16_gemm:group_size=64 with k = 96 has other groups; ask for group_size=all");
 }
 
+/// A case with dense weights of 24 columns.
+struct DenseCase {
+  explicit DenseCase(const std::string& fields) : text("w4a16_gemm:format=dense,tile_m=64" + fields) {}
+  std::string refusal() const {
+    return tests::refusal_of([&] { problem(); });
+  }
+  std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, {}); }
+
+  std::string text;
+  std::vector<std::uint16_t> numbers = std::vector<std::uint16_t>(kN * kK, 0x3c00);
+  std::vector<check::Tensor> tensors = {{"activations", "F16", {kM, kK}, {}, numbers.data()},
+                                        {"weight", "F16", {kN, kK}, {}, numbers.data()}};
+};
+
+TEST(GemmTensors, DenseWeightsHaveTheTypeOfTheActivationsAndARowPerColumn) {
+  DenseCase one("");
+  EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{kM, kN}));
+  one.tensors[1].name = "weights";  // as w4_quantize calls them
+  EXPECT_EQ(one.problem()->inputs()[1].name, "weight");
+  one.tensors[1].name = "mask";
+  EXPECT_EQ(one.refusal(),
+            "tensor mask: w4a16_gemm:format=dense,tile_m=64 has no such input; accepted: activations, weight");
+  one.tensors[1].name = "qweight";
+  EXPECT_EQ(one.refusal(),
+            "tensor qweight: w4a16_gemm:format=dense,tile_m=64 has no such input; ask for the format of these packed "
+            "weights, or leave it out");
+  one.tensors[1].name = "weight";
+  one.tensors[1].type = "BF16";
+  EXPECT_EQ(one.refusal(),
+            "tensor weight of type BF16: the descriptor w4a16_gemm:format=dense,tile_m=64 wants F16; ask for "
+            "element=bf16");
+  one.tensors[1].type = "F8_E4M3";
+  EXPECT_EQ(
+      one.refusal(),
+      "tensor weight of type F8_E4M3: the descriptor w4a16_gemm:format=dense,tile_m=64 wants F16; give it of that "
+      "type");
+  one.tensors[1].type = "F16";
+  one.tensors[1].shape = {kN, kK - 8};
+  EXPECT_EQ(one.refusal(),
+            "tensor weight [24, 56]: w4a16_gemm:format=dense,tile_m=64 with m = 3, n = 24 and k = 64 wants [24, 64]");
+  one.tensors[1].shape = {kN * kK};
+  EXPECT_EQ(one.refusal(), "tensor weight [1536]: it must have the dimensions [n, k]");
+  one.tensors[1].shape = {kN - 4, kK};
+  EXPECT_EQ(one.refusal(), "n = 20: it must be a multiple of 8 from 8 to 16776960");
+  one.tensors.pop_back();
+  EXPECT_EQ(one.refusal(), "tensors without weight: w4a16_gemm:format=dense,tile_m=64 needs activations, weight");
+}
+
+TEST(GemmTensors, ABiasOfDenseWeightsIsRounded) {
+  DenseCase one(",bias=true");
+  std::vector<float> bias(kN, 0.3f);
+  one.tensors.push_back({"bias", "F32", {kN}, {}, bias.data()});
+  const auto problem = one.problem();
+  EXPECT_EQ(static_cast<const std::uint16_t*>(problem->inputs()[2].data)[3], from_float(Element::fp16, 0.3f));
+  one.tensors.back().shape = {kN - 1};
+  EXPECT_EQ(one.refusal(), "tensor bias [23] of type F32: it must be F16, BF16 or F32 [24]");
+}
+
 /// Such a group index has no effect, but it must be one: a group for every k.
 TEST(GemmTensors, AGroupIndexWithoutActivationOrderHasAnEntryForEachK) {
   Case one({.group_size = kGroup});

@@ -18,6 +18,7 @@
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
 #include "tests/support/machine_nvrtc.hpp"
+#include "tests/support/refusals.hpp"
 #include "tests/support/register_pool.hpp"
 #include "tests/support/sample.hpp"
 
@@ -29,14 +30,14 @@ constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "s
 using tests::plan_of;
 
 /// Returns nothing if the architecture lacks the family that the descriptor names, if no family of sm_75 multiplies the
-/// descriptor's type, or if the architecture lacks the family that has blocks of 96 to 224 columns, or tiles of more
-/// than 64 rows.
+/// descriptor's type, or if the architecture lacks the family that has blocks of 96 to 224 columns, tiles of more than
+/// 64 rows, or dense weights.
 std::optional<tests::PlannedGemm> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
   try {
     return plan_of(descriptor.text(), architecture);
   } catch (const Failure& failure) {
     const bool is_lacking =
-        (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 ||
+        (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 || descriptor.is_dense() ||
         (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == "auto" && !is_lacking)) throw;
     return std::nullopt;
@@ -66,8 +67,10 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
   // Unnamed 80, 128, 144, 192 and 256 rows, and 64 rows too if the family is named.
   const unsigned of_persistent = (5 + 6) * (3 * 4 + 4) * 2 * epilogues;
-  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent)
-      << "families auto and sm80, sm75, sm90, narrow blocks, and sm90_persistent";
+  const unsigned of_dense = 2 * 6 * 2 * epilogues;  // 64 to 256 rows, named and unnamed
+  EXPECT_EQ(texts.size(),
+            2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent + of_dense)
+      << "families auto and sm80, sm75, sm90, narrow blocks, sm90_persistent, and dense weights";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
             "w4a16_gemm:format=awq,group_size=all");
@@ -90,7 +93,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "descriptor \"w4a16_gemm:group_size=256\": 256 is not a value of group_size; accepted: 32, 64, 128, all");
   EXPECT_EQ(sentence("w4a16_gemm:format=marlin"),
             "descriptor \"w4a16_gemm:format=marlin\": marlin is not a value of format; accepted: gptq, gptq_v2, awq, "
-            "symmetric");
+            "symmetric, dense");
   EXPECT_EQ(sentence("w4a16_gemm:alignment=16"),
             "descriptor \"w4a16_gemm:alignment=16\": the field alignment applies to format=awq only; leave alignment "
             "out or ask for format=awq");
@@ -193,6 +196,49 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "batch_invariant, atomic_splits, family");
 }
 
+TEST(GemmDescriptor, DenseWeightsHaveNoFieldsOfPackedOnes) {
+  const auto sentence = [](const std::string& fields) {
+    const std::string text = "w4a16_gemm:format=dense," + fields;
+    const std::string whole = tests::refusal_of([&] { find_operator(text).canonical(text); });
+    const std::string subject = "descriptor \"" + text + "\": ";
+    return whole.starts_with(subject) ? whole.substr(subject.size()) : whole;
+  };
+  const std::string all_or = ", or ask for format=gptq, gptq_v2, awq or symmetric";
+  for (const char* size : {"32", "128", "all"}) {
+    EXPECT_EQ(
+        sentence("tile_m=64,group_size=" + std::string(size)),
+        "the field group_size applies to packed weights only, and format=dense has no groups; leave group_size out" +
+            all_or);
+  }
+  for (const char* bits : {"4", "8"}) {
+    EXPECT_EQ(sentence("tile_m=64,bits=" + std::string(bits)),
+              "the field bits applies to packed weights only, and format=dense has the 16 bits of element; leave bits "
+              "out" +
+                  all_or);
+  }
+  EXPECT_EQ(
+      sentence("tile_m=64,activation_order=true"),
+      "the field activation_order applies to packed weights only, and format=dense has no groups that g_idx could "
+      "name; leave activation_order out" +
+          all_or);
+  EXPECT_EQ(sentence("tile_m=64,alignment=16"),
+            "the field alignment applies to format=awq only; leave alignment out or ask for format=awq");
+  EXPECT_EQ(sentence("tile_m=64,family=sm80"),
+            "family=sm80: there is no kernel of dense weights yet; leave family out");
+  EXPECT_EQ(
+      sentence("tile_m=64,batch_invariant=true,family=sm90_persistent"),
+      "family=sm90_persistent: batch_invariant=true needs the same order of k in every tile; leave batch_invariant "
+      "out");
+  EXPECT_EQ(
+      sentence("tile_m=16"),
+      "format=dense: no kernel family serves it (sm80: there is no kernel of dense weights yet; sm90: there is no "
+      "kernel of dense weights yet; sm90_persistent: its tiles have 64 to 256 rows; sm75: there is no kernel of "
+      "dense weights yet); ask for tile_m=64, 80, 128, 144, 192 or 256, without tile_n, batch_invariant and "
+      "atomic_splits");
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:tile_m=64,element=fp16,format=dense"),
+            "w4a16_gemm:format=dense,tile_m=64");
+}
+
 /// Registers that the plan counts: family sm90 counts none.
 int counted_registers(const W4a16Gemm& descriptor, const codegen::Architecture& architecture, std::string_view family) {
   using namespace w4a16_gemm;
@@ -214,9 +260,10 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
       // order unless words are by n. In the narrow kernel consumer warps load activations.
       const bool puts_in_order = is_90 && descriptor.format != W4Format::awq;
       const std::size_t of_90 = 2 + (zeros ? 2 : 0) + (plan.block.k_partitions > 1 ? 1 : puts_in_order ? 2 : 0);
-      constexpr std::size_t kOfPersistent = 4;  // words, outputs, and sums that are given and received
+      // Words, outputs, and sums that are given and received. wgmma reads dense weights, and no lane does.
+      const std::size_t of_persistent = descriptor.is_dense() ? 3 : 4;
       EXPECT_EQ(plan.report().proofs.size(), is_90                         ? of_90
-                                             : is_persistent               ? kOfPersistent
+                                             : is_persistent               ? of_persistent
                                              : descriptor.activation_order ? 4u
                                              : zeros                       ? 8u
                                                                            : 6u)
@@ -325,8 +372,8 @@ TEST(GemmPlan, RefusesAnArchitectureWithoutItsInstructions) {
             "w4a16_gemm:element=bf16 for sm_75: no kernel family runs there (sm80_w4a16_gemm: it needs cp.async, which "
             "sm_80 brought; sm90_w4a16_gemm: it needs wgmma, which sm_90a alone has; "
             "sm90_persistent_w4a16_gemm: it needs wgmma, which sm_90a alone has; sm75_w4a16_gemm: it multiplies fp16 "
-            "alone, as the tensor cores of sm_75 do); accepted: sm_80 and later, tile_n=96 to 224 and tile_m=128 to "
-            "256 on sm_90a; sm_75 with element=fp16 and without tile_n");
+            "alone, as the tensor cores of sm_75 do); accepted: sm_80 and later; tile_n=96 to 224, tile_m=80 to 256 "
+            "and format=dense on sm_90a; sm_75 with element=fp16 and without tile_n");
   EXPECT_EQ(
       refusal_of("w4a16_gemm:family=sm80", "sm_75"),
       "w4a16_gemm:family=sm80 for sm_75: family=sm80: it needs cp.async, which sm_80 brought; accepted: sm_80 and "

@@ -32,11 +32,11 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {4, 4, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
+inline const std::vector<int> kGemmCounts = {5, 4, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
 
-/// Whether family sm90_persistent alone has such tiles, or the descriptor names that family.
+/// Whether family sm90_persistent alone has such tiles or weights, or the descriptor names that family.
 inline bool is_persistent_gemm(const W4a16Gemm& descriptor) {
-  return descriptor.family == "sm90_persistent" || descriptor.tile_m > 64;
+  return descriptor.family == "sm90_persistent" || descriptor.tile_m > 64 || descriptor.is_dense();
 }
 
 inline bool is_legal_gemm(const Combination& c) {
@@ -44,6 +44,9 @@ inline bool is_legal_gemm(const Combination& c) {
   const bool awq = descriptor.format == W4Format::awq;
   if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   if (descriptor.alignment != 16 && !awq) return false;
+  const W4a16Gemm standard;
+  if (descriptor.is_dense() && (descriptor.bits != standard.bits || descriptor.group_size != standard.group_size))
+    return false;
   if (is_persistent_gemm(descriptor)) {
     const bool is_named = descriptor.family == "auto" || descriptor.family == "sm90_persistent";
     return is_named && descriptor.tile_m >= 64 && descriptor.tile_n == 256 && descriptor.bits == 4 &&

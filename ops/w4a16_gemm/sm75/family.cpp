@@ -36,6 +36,7 @@ class Sm75Family final : public GemmFamily {
   bool is_modelled() const override { return false; }
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
+    if (descriptor.is_dense()) return rule_of_dense_weights();
     if (has_many_rows(descriptor)) return rule_of_many_rows(descriptor);
     if (is_narrow(descriptor))
       return BrokenRule{fmt::format("its blocks have 256 columns, not {}", descriptor.tile_n),

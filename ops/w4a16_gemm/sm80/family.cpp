@@ -39,6 +39,7 @@ class Sm80Family final : public GemmFamily {
   std::string_view accepted() const override { return "sm_80 and later"; }
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
+    if (descriptor.is_dense()) return rule_of_dense_weights();
     if (has_many_rows(descriptor)) return rule_of_many_rows(descriptor);
     if (descriptor.tile_n == 256 || descriptor.tile_n == 64 || descriptor.tile_n == 32) return std::nullopt;
     return BrokenRule{fmt::format("its blocks have 256, 64 or 32 columns, not {}", descriptor.tile_n),

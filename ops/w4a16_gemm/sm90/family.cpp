@@ -66,6 +66,7 @@ class Sm90Family final : public GemmFamily {
   std::string_view accepted() const override { return "sm_90a"; }
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
+    if (descriptor.is_dense()) return rule_of_dense_weights();
     if (has_many_rows(descriptor)) return rule_of_many_rows(descriptor);
     std::optional<std::string> rule = why_no_boxes(descriptor);
     if (!rule && is_narrow(descriptor)) rule = why_no_narrow_blocks(descriptor);

@@ -40,8 +40,8 @@ TileAccess loads_by_n() {
 
 template <class Features, bool IsGated>
 TileAccess stores_of_outputs(int blocks) {
-  constexpr int kRunBytes = 2 * (IsGated ? 1 : 2) * (Features::kExchanges ? 2 : 1);
-  constexpr int kStores = Features::kExchanges ? 1 : 2;
+  constexpr int kStores = Features::kRuns;
+  constexpr int kRunBytes = 2 * (IsGated ? 2 : 4) / kStores;
   return {"stores of outputs", AccessKind::store, kRunBytes, kStores * blocks * kConsumerWarps,
           [](int instance, int lane) -> MaybeByte {
             const int store = instance / kConsumerWarps;
@@ -60,6 +60,7 @@ TileAccess of_sums(const char* name, AccessKind kind, int rows) {
 }  // namespace
 
 std::vector<TileAccess> word_accesses(const W4a16Gemm& descriptor) {
+  if (descriptor.is_dense()) return {};
   if (has_words_by_n(descriptor)) return {descriptor.is_gated() ? loads_by_n<true>() : loads_by_n<false>()};
   return {descriptor.is_gated() ? loads_by_k<true>() : loads_by_k<false>()};
 }
@@ -67,8 +68,12 @@ std::vector<TileAccess> word_accesses(const W4a16Gemm& descriptor) {
 std::vector<TileAccess> staging_accesses(const Plan& plan) {
   using persistent_lanes::FeaturesByK;
   using persistent_lanes::FeaturesByN;
+  using persistent_lanes::FeaturesInOrder;
   const int blocks = plan.store_rows / 8;
   const bool gated = plan.block.descriptor.is_gated();
+  if (plan.block.descriptor.is_dense())
+    return {gated ? stores_of_outputs<FeaturesInOrder<true>, true>(blocks)
+                  : stores_of_outputs<FeaturesInOrder<false>, false>(blocks)};
   if (has_words_by_n(plan.block.descriptor))
     return {gated ? stores_of_outputs<FeaturesByN<true>, true>(blocks)
                   : stores_of_outputs<FeaturesByN<false>, false>(blocks)};

@@ -27,7 +27,8 @@ class Sm90PersistentFamily final : public GemmFamily {
       return BrokenRule{"the two blocks of a cluster add up their sums themselves, without atomics",
                         "leave atomic_splits out"};
     if (descriptor.batch_invariant)
-      return BrokenRule{"batch_invariant=true needs the same order of k in every tile", kFewerRows};
+      return BrokenRule{"batch_invariant=true needs the same order of k in every tile",
+                        descriptor.is_dense() ? "leave batch_invariant out" : kFewerRows};
     if (descriptor.bits != 4) return BrokenRule{"there is no kernel of weights of 8 bits yet", kFewerRows};
     if (descriptor.alignment != 16)
       return BrokenRule{"tensor maps need rows that are multiples of 16 bytes, not alignment=4", kFewerRows};

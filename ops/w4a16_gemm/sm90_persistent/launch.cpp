@@ -34,8 +34,25 @@ runtime::TensorMap swizzled(runtime::TensorMap map) {
   return map;
 }
 
+/// Dense weights are a matrix [n][k]. If gated, its rows are [n / 16] times 8 gate rows and 8 up-projection rows.
+runtime::TensorMap map_of_dense_weights(const Plan& plan, const Arguments& arguments) {
+  const std::int64_t row_bytes = 2 * row_stride_of_weights(arguments);
+  runtime::TensorMap map = swizzled(matrix(arguments.weight, 2, arguments.k, arguments.n, row_bytes,
+                                           persistent_lanes::kSlabK, persistent_lanes::kBlockFeatures));
+  if (!plan.block.descriptor.is_gated()) return map;
+  constexpr int kRows = 8;
+  const auto n = static_cast<std::uint64_t>(arguments.n);
+  const std::uint64_t row = map.strides[0];
+  map.rank = 4;
+  map.sizes = {map.sizes[0], kRows, 2, n / (2 * kRows)};
+  map.strides = {row, n / 2 * row, kRows * row};
+  map.box = {map.box[0], kRows, 2, persistent_lanes::kBlockFeatures / (2 * kRows)};
+  return map;
+}
+
 /// Words are a matrix [k / 8][n], and words by n a matrix [k][n / 8].
-runtime::TensorMap map_of_words(const Plan& plan, const Arguments& arguments) {
+runtime::TensorMap map_of_weights(const Plan& plan, const Arguments& arguments) {
+  if (plan.block.descriptor.is_dense()) return map_of_dense_weights(plan, arguments);
   const codegen::TileLayout& words = plan.block.tiles.words;
   const int box_columns = words.part_bytes / 4;
   if (!has_words_by_n(plan.block.descriptor))
@@ -66,7 +83,7 @@ runtime::TensorMap map_of_output(const Plan& plan, const Arguments& arguments) {
 /// bytes of weights and activations together.
 int tile_group(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
   const W4a16Gemm& descriptor = block.descriptor;
-  const double weight_bytes = descriptor.tile_n * descriptor.bits / 8.0 / schedule.splits;
+  const double weight_bytes = descriptor.tile_n * weight_bits(descriptor) / 8.0 / schedule.splits;
   const double ratio = weight_bytes / (2.0 * descriptor.tile_m);
   const auto clusters = static_cast<double>(block.resident_clusters(device.multiprocessors));
   const auto group = static_cast<std::int64_t>(std::lround(std::sqrt(clusters * ratio)));
@@ -133,10 +150,13 @@ runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, 
 
 void check_arguments(const BlockPlan& block, const Arguments& arguments) {
   check_tensors(block, arguments);
-  require_argument(has_row_stride(arguments), "activation_stride",
-                   "family sm90_persistent reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on "
-                   "(any stride: tile_m=64 and family=sm80)",
-                   arguments.activation_stride);
+  require_argument(
+      has_row_stride(arguments), "activation_stride",
+      block.descriptor.is_dense()
+          ? "dense weights and rows are read by tensor maps, whose strides must be multiples of 8 from 8 on"
+          : "family sm90_persistent reads rows by a tensor map, whose stride must be a multiple of 8 from 8 "
+            "on (any stride: tile_m=64 and family=sm80)",
+      arguments.activation_stride);
 }
 
 }  // namespace
@@ -161,7 +181,7 @@ Launch encode_launch(const Plan& plan, const void* public_arguments, void* works
   Launch launch;
   launch.shape = shape_of(block, scheduled.schedule, device);
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
-  const runtime::TensorMap maps[] = {map_of_words(plan, scheduled.arguments),
+  const runtime::TensorMap maps[] = {map_of_weights(plan, scheduled.arguments),
                                      map_of_activations(plan, scheduled.arguments),
                                      map_of_output(plan, scheduled.arguments)};
   launch.parameter_bytes = kFirstMap;

@@ -10,9 +10,18 @@ namespace cubit::ops::w4a16_gemm::sm90_persistent {
 namespace {
 
 Decision tile_decision(const W4a16Gemm& descriptor) {
-  return {"tile", fmt::format("{} columns x {} rows for a cluster of two blocks", descriptor.tile_n, descriptor.tile_m),
-          "weights are the A operand of wgmma, from registers, 64 columns per consumer warpgroup; all rows are the B "
-          "operand, in shared memory, where the copy has put them"};
+  return {
+      "tile", fmt::format("{} columns x {} rows for a cluster of two blocks", descriptor.tile_n, descriptor.tile_m),
+      fmt::format("weights are the A operand of wgmma, from {}, 64 columns per consumer warpgroup; all rows are the "
+                  "B operand, in shared memory, where the copy has put them",
+                  descriptor.is_dense() ? "shared memory" : "registers")};
+}
+
+Decision dense_operands_of(const W4a16Gemm& descriptor) {
+  return {"operands", fmt::format("{} as stored", descriptor.element == Element::fp16 ? "fp16" : "bf16"),
+          descriptor.is_gated() ? "a box interleaves 8 gate columns with their 8 up-projection columns, so that a lane "
+                                  "has a gate and its up-projection"
+                                : "wgmma reads the rows of weights as the copy leaves them"};
 }
 
 Decision operands_of(const W4a16Gemm& descriptor) {
@@ -47,14 +56,26 @@ Decision word_order(const W4a16Gemm& descriptor) {
 }
 
 Decision warp_decision(const W4a16Gemm& descriptor) {
+  const std::string work =
+      descriptor.is_dense()
+          ? "a consumer warp starts the products of a stage while those of the stage before it run"
+          : fmt::format(
+                "a consumer warp starts the products of a stage and dequantises the next stage meanwhile, whose "
+                "words it has loaded {}",
+                loads_words_ahead(descriptor) ? "one stage earlier" : "just before");
   return {"warps", fmt::format("{} consumer warps, 1 producer warp", persistent_lanes::kConsumerWarps),
-          fmt::format("a consumer warp starts the products of a stage and dequantises the next stage meanwhile, whose "
-                      "words it has loaded {}; the producer's warpgroup gives registers to the consumers: {} per "
-                      "thread of a consumer, and {} of "
-                      "a producer",
-                      loads_words_ahead(descriptor) ? "one stage earlier" : "just before", kConsumerRegisters,
-                      kProducerRegisters)};
+          fmt::format("{}; the producer's warpgroup gives registers to the consumers: {} per thread of a consumer, and "
+                      "{} of a producer",
+                      work, kConsumerRegisters, kProducerRegisters)};
 }
+
+/// How weights become operands, and how scales and zeros are applied to packed weights.
+std::vector<Decision> weight_decisions(const W4a16Gemm& descriptor) {
+  if (descriptor.is_dense()) return {dense_operands_of(descriptor)};
+  return {operands_of(descriptor), scales_of(descriptor), zeros_of(descriptor), word_order(descriptor)};
+}
+
+const char* name_of_weights(const W4a16Gemm& descriptor) { return descriptor.is_dense() ? "weights" : "words"; }
 
 Decision cluster_decision() {
   return {"decomposition", "chosen at launch, from m, n, k and the device alone",
@@ -81,8 +102,8 @@ void add_memory_map(PlanReport& report, const Plan& plan) {
   for (int i = 0; i < stages; ++i) {
     const int base = i * plan.stage_bytes();
     add_region(report, fmt::format("stage {}: activations", i), base, plan.activation_bytes());
-    add_region(report, fmt::format("stage {}: words", i), base + plan.activation_bytes(),
-               plan.block.tiles.words.size());
+    add_region(report, fmt::format("stage {}: {}", i, name_of_weights(plan.block.descriptor)),
+               base + plan.activation_bytes(), plan.block.tiles.words.size());
   }
   for (int i = 0; i < 2 * kWarpgroups; ++i)
     add_region(report, fmt::format("staging tile {} of warpgroup {}", i % 2, i / 2),
@@ -101,30 +122,31 @@ void write_report(Plan& plan) {
   PlanReport& report = plan.report;
   const BlockPlan& block = plan.block;
   const W4a16Gemm& descriptor = block.descriptor;
-  add_tile(report, {"words of a stage", block.tiles.words, word_accesses(descriptor)});
+  const std::string weights = name_of_weights(descriptor);
+  add_tile(report, {weights + " of a stage", block.tiles.words, word_accesses(descriptor)});
   add_tile(report, {"activations of a stage", block.tiles.activations, {}});
   add_tile(report, {"outputs of a warpgroup", plan.staging, staging_accesses(plan)});
   add_tile(report, {"sums of a warpgroup", plan.exchange, exchange_accesses(plan)});
   add_memory_map(report, plan);
-  const auto layouts = layout_decisions(block.tiles, "as TMA box copies write the tensor and wgmma reads it");
-  report.decisions = {
-      tile_decision(descriptor),
-      tile_m_decision(descriptor),
-      operands_of(descriptor),
-      scales_of(descriptor),
-      zeros_of(descriptor),
-      word_order(descriptor),
-      warp_decision(descriptor),
-      {"copy of words", "TMA box copies", "they take no instructions of the consumer warps"},
-      layouts[0],
-      layouts[1],
-      {"stages", std::to_string(block.stages),
-       fmt::format("of {} bytes: as many as shared memory holds, and no more than latency needs", plan.stage_bytes())},
-      {"blocks_per_sm", "1", fmt::format("the block takes {} bytes of shared memory", block.shared_memory)},
-      cluster_decision(),
-      schedule_decision(),
-      epilogue_decision(plan)};
-  add_fragments(report, {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"});
+  auto layouts = layout_decisions(block.tiles, "as TMA box copies write the tensor and wgmma reads it");
+  layouts[0].name = "layout of " + weights;
+  report.decisions = {tile_decision(descriptor), tile_m_decision(descriptor)};
+  const auto add = [&](const std::vector<Decision>& more) {
+    report.decisions.insert(report.decisions.end(), more.begin(), more.end());
+  };
+  add(weight_decisions(descriptor));
+  add({warp_decision(descriptor),
+       {"copy of " + weights, "TMA box copies", "they take no instructions of the consumer warps"},
+       layouts[0],
+       layouts[1],
+       {"stages", std::to_string(block.stages),
+        fmt::format("of {} bytes: as many as shared memory holds, and no more than latency needs", plan.stage_bytes())},
+       {"blocks_per_sm", "1", fmt::format("the block takes {} bytes of shared memory", block.shared_memory)},
+       cluster_decision(),
+       schedule_decision(),
+       epilogue_decision(plan)});
+  if (!descriptor.is_dense()) add_fragments(report, {"wgmma.m64k16 A, 16-bit"});
+  add_fragments(report, {"wgmma.m64n8 D, 32-bit"});
   if (has_words_by_n(descriptor)) add_fragments(report, {"ldmatrix.x4.trans"});
 }
 

@@ -42,9 +42,10 @@ struct Plan {
 Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 
 /// Consumer warps load the words of a stage one stage before they dequantise them. With 256 rows the accumulators leave
-/// no registers for that, and the products take longer than all else.
+/// no registers for that, and the products take longer than all else. Dense weights have no words.
 bool loads_words_ahead(const W4a16Gemm& descriptor);
 
+/// The loads of packed weights; none of dense weights, which wgmma reads.
 std::vector<codegen::TileAccess> word_accesses(const W4a16Gemm& descriptor);
 std::vector<codegen::TileAccess> staging_accesses(const Plan& plan);
 std::vector<codegen::TileAccess> exchange_accesses(const Plan& plan);

@@ -11,6 +11,11 @@ namespace cubit::ops::w4a16_gemm::sm90_persistent {
 namespace {
 
 void add_weights(codegen::PlanHeader& header, const W4a16Gemm& descriptor) {
+  if (descriptor.is_dense()) {
+    header.include("weight_format/dense_operand.cuh")
+        .alias("Weights", fmt::format("cubit::DenseOperand<{}>", descriptor.is_gated()));
+    return;
+  }
   const char* const type = has_words_by_n(descriptor) ? "cubit::W4OperandByN" : "cubit::W4OperandByK";
   header.include("weight_format/w4_register_operand.cuh")
       .alias("Weights", fmt::format("{}<Element, word_stage, {}, {}, {}, {}>", type, descriptor.is_gated(),

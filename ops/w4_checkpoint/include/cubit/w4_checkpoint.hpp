@@ -24,7 +24,7 @@ namespace cubit {
 
 /// The text of a format in a descriptor.
 inline const char* text_of(W4Format format) {
-  constexpr const char* kNames[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+  constexpr const char* kNames[] = {"gptq", "gptq_v2", "awq", "symmetric", "dense"};
   return kNames[static_cast<int>(format)];
 }
 

@@ -33,7 +33,7 @@ struct W4Quantize {
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
-    constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+    constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric", "dense"};
     std::string fields;
     const auto add = [&](const char* name, const std::string& value) {
       fields += (fields.empty() ? ":" : ",") + std::string(name) + "=" + value;

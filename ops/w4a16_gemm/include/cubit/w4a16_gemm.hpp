@@ -11,12 +11,13 @@ namespace cubit {
 
 /// How a checkpoint stores weights of k input and n output features, and their zeros. With 8 bits (not awq) bytes take
 /// the place of nibbles: qweight is int32 [k / 4, n], and byte j of word (i, n) is k = 4i + j. A symmetric zero of 8
-/// bits is 128.
+/// bits is 128. Dense weights are not quantised.
 enum class W4Format {
   gptq,     ///< qweight int32 [k / 8, n]: nibble j of word (i, n) is k = 8i + j; a zero is stored less one
   gptq_v2,  ///< qweight as gptq; a zero is stored as it is
   awq,      ///< qweight int32 [k, n / 8]: nibble j of word (k, i) is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7
   symmetric,  ///< qweight as gptq; every zero is 8, and none is stored
+  dense,      ///< weight fp16 or bf16 [n, k], of the type of the activations; w4a16_gemm alone has it
 };
 
 /// The function that is applied to the product plus its bias.
@@ -29,24 +30,26 @@ enum class GemmFunction {
   silu_gate,  ///< silu of the first half of the columns times the second half
 };
 
-/// Multiplies activations by 4-bit or 8-bit weights as a checkpoint stores them.
+/// Multiplies activations by 4-bit, 8-bit or dense weights as a checkpoint stores them.
 /// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
-  int bits = 4;          ///< bits of a weight and of a zero: 4, or 8 (not for awq)
-  int group_size = 128;  ///< input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all")
-  /// Type of activations, bias, residual and output. A group's activations times q - zero are summed in fp32 before the
-  /// sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16 activations times
-  /// group size times 2^bits exceeds 3.4e38.
+  int bits = 4;          ///< bits of a weight and of a zero: 4, or 8 (not for awq); no field for dense
+  int group_size = 128;  ///< input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all"); no
+                         ///< field for dense
+  /// Type of activations, dense weights, bias, residual and output. A group's activations times q - zero are summed in
+  /// fp32 before the sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16
+  /// activations times group size times 2^bits exceeds 3.4e38.
   Element element = Element::fp16;
   int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, with 4 bits, 64; every value serves any m
   /// Columns of the weights that a block computes: 256, or with a tile_m of at most 16 also 64 and 32, and on sm_90a
   /// 224, 160, 128 and 96.
   int tile_n = 256;
-  /// g_idx names the group of each k. Not for awq, and not if one group has all of k. Every weight is dequantised
-  /// before its product, as the sum of two numbers of type `element`. With activation_order and fp16, the magnitude of
-  /// scale · (q - zero) must therefore not exceed 65504, otherwise outputs are NaN; scales up to 4094 (bits=8: 255) are
-  /// safe. With activation_order an infinite activation gives NaN, because the second number may be 0.
+  /// g_idx names the group of each k. Not for awq and dense, and not if one group has all of k. Every weight is
+  /// dequantised before its product, as the sum of two numbers of type `element`. With activation_order and fp16, the
+  /// magnitude of scale · (q - zero) must therefore not exceed 65504, otherwise outputs are NaN; scales up to 4094
+  /// (bits=8: 255) are safe. With activation_order an infinite activation gives NaN, because the second number may be
+  /// 0.
   bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
@@ -63,10 +66,11 @@ struct W4a16Gemm {
   auto operator<=>(const W4a16Gemm&) const = default;
 
   bool is_gated() const { return function == GemmFunction::silu_gate; }
+  bool is_dense() const { return format == W4Format::dense; }
 
   /// The canonical text, which Engine::get takes.
   std::string text() const {
-    constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric"};
+    constexpr const char* kFormats[] = {"gptq", "gptq_v2", "awq", "symmetric", "dense"};
     constexpr const char* kFunctions[] = {"none", "relu", "silu", "gelu", "gelu_tanh", "silu_gate"};
     std::string fields;
     const auto add = [&](const char* name, const std::string& value) {
