@@ -76,7 +76,8 @@ STAND_INS = {
                           "value_cache": ("U8", [2, 64, 2, 80], b"\x11\x22")},
     "model.safetensors": {LAYER + "qweight": ("I32", [64, 256], b"\x52\x97"),
                           LAYER + "qzeros": ("I32", [4, 32], b"\x77\x77"),
-                          LAYER + "scales": ("F16", [4, 256], b"\x00\x20")},
+                          LAYER + "scales": ("F16", [4, 256], b"\x00\x20"),
+                          "lm_head.weight": ("F16", [256, 512], b"\x66\x2e")},
 }
 
 

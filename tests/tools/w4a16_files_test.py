@@ -235,11 +235,11 @@ class Files(unittest.TestCase):
         files["readme.md"] = b"a folder of a model has other files too"
         self.expect(self.run_files(descriptor, files, "--weights", "@/.", "--layer", name), product)
 
-    def refusal(self, files, *options):
+    def refusal(self, files, *options, descriptor="w4a16_gemm:group_size=32"):
         with tempfile.TemporaryDirectory() as folder:
             for name, data in files.items():
                 Path(folder, name).write_bytes(data)
-            command = [program, "run", "w4a16_gemm:group_size=32", "--input", str(Path(folder, "in.safetensors")),
+            command = [program, "run", descriptor, "--input", str(Path(folder, "in.safetensors")),
                        *(option.replace("@", folder) for option in options)]
             done = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
@@ -257,6 +257,24 @@ class Files(unittest.TestCase):
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(b"qweight", Path(folder, "out.safetensors").read_bytes())
+
+    def test_a_dense_layer_is_multiplied(self):
+        layer, source = Layer(22), random.Random(23)
+        weights = [[fp16(source.gauss(0, 0.1)) for _ in range(K)] for _ in range(N)]
+        bias = [fp16(0.01 * n) for n in range(N)]
+        product = [[sum(x * w for x, w in zip(row, column)) for column in weights] for row in layer.activations]
+        content = {"head.weight": ("F16", [N, K], halves(sum(weights, [])))}
+        files = {"in.safetensors": safetensors({"activations": layer.common()["activations"]}),
+                 "model.safetensors": safetensors(content)}
+        options = ("--arch", "sm_90a", "--weights", "@/model.safetensors", "--layer", "head")
+        dense = "w4a16_gemm:format=dense,tile_m=64"
+        self.expect(self.run_files(dense, files, *options), product)
+        content["head.bias"] = ("F16", [N], halves(bias))
+        files["model.safetensors"] = safetensors(content)
+        self.assertIn("tensor head.bias: w4a16_gemm:format=dense,tile_m=64 adds no bias; add bias=true to the descriptor",
+                      self.refusal(files, *options, descriptor=dense))
+        self.expect(self.run_files(dense + ",bias=true", files, *options),
+                    [[value + bias[n] for n, value in enumerate(row)] for row in product])
 
     def test_what_is_no_layer_of_the_operator_is_one_sentence(self):
         def refusal(descriptor, content, *options):

@@ -135,7 +135,7 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
   if (!tensor.starts_with(prefix_)) return false;
   const std::string_view part = std::string_view(tensor).substr(prefix_.size());
-  if (is_dense_) return part == "weight";
+  if (is_dense_) return part == "weight" || part == "bias";
   return std::find(std::begin(kLayerTensors), std::end(kLayerTensors), part) != std::end(kLayerTensors);
 }
 
@@ -157,7 +157,8 @@ void CheckpointLayer::read_shard(const std::string& path, const std::vector<std:
 
 void CheckpointLayer::add_tensors(const SafetensorsFile& file) {
   for (TensorView tensor : file.tensors()) {
-    tensor.name = is_dense_ ? "weights" : tensor.name.substr(prefix_.size());
+    tensor.name = tensor.name.substr(prefix_.size());
+    if (tensor.name == "weight") tensor.name = "weights";
     tensors_.push_back(std::move(tensor));
   }
 }

@@ -16,10 +16,10 @@ inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scale
 std::vector<std::string> checkpoint_files(const std::string& path);
 
 /// The tensors of one linear layer, named by the last part of their names. For a quantised layer: "qweight" of
-/// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. For a
-/// layer that is not quantised: only its weight, as "weights", which w4_quantize takes. From the files only the headers
-/// and these tensors are read. Other tensors that a framework stores in the layer, such as scales of activations, are
-/// ignored.
+/// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. A layer
+/// that is not quantised has its weight, under the name "weights" that w4_quantize takes, and its bias. From the files
+/// only the headers and these tensors are read. Other tensors that a framework stores in the layer, such as scales of
+/// activations, are ignored.
 class CheckpointLayer {
  public:
   /// `path`: a safetensors file, the index (*.json) of several files in the same folder, or the folder. `layer`: a

@@ -83,6 +83,18 @@ bool has_bias(const CheckpointLayer& layer) {
                      [](const TensorView& tensor) { return tensor.name == "bias"; });
 }
 
+/// The tensors of the layer that the operator has. Only an operator of whole linear layers has a bias; w4_quantize
+/// takes the weights of a layer alone.
+std::vector<TensorView> tensors_of(const CheckpointLayer& layer, const std::string& descriptor) {
+  std::vector<TensorView> tensors = layer.tensors();
+  if (layer.is_quantised()) return tensors;
+  if (!has_field(descriptor, "bias"))
+    std::erase_if(tensors, [](const TensorView& tensor) { return tensor.name == "bias"; });
+  // An operator of packed weights refuses the weights before the bias.
+  std::ranges::stable_partition(tensors, [](const TensorView& tensor) { return tensor.name == "weights"; });
+  return tensors;
+}
+
 [[noreturn]] void refuse_weights_alone() {
   throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
@@ -94,9 +106,10 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
   if (options.input) file.emplace(*options.input);
   std::optional<CheckpointLayer> layer;
   if (options.weights) layer.emplace(*options.weights, options.layer.value_or(""));
+  const std::vector<TensorView> of_layer = layer ? tensors_of(*layer, usual) : std::vector<TensorView>{};
   std::vector<cubit_tensor> inputs;
   if (file) append(inputs, file->tensors());
-  if (layer) append(inputs, layer->tensors());
+  append(inputs, of_layer);
   const std::string descriptor = Problem::fit_descriptor(options.descriptor, inputs, numbers);
   try {
     Case made = {descriptor, Problem(descriptor, inputs, numbers)};
