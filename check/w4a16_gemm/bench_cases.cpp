@@ -89,11 +89,12 @@ std::vector<BenchCase> bench_cases() {
   add_variant("weights of 8 bits", {.bits = 8, .element = Element::bf16});
   for (const int m : {128, 256, 512, 1024, 2048, 4096, 8192})
     for (const int tile_m : {128, 256}) cases.push_back(make_case("many rows", {.tile_m = tile_m}, kShapes[1], m));
-  for (const int m : {64, 128, 256, 512, 1024, 2048, 4096, 8192})
-    for (const int tile_m : {64, 128, 256})
-      if (tile_m <= m && (m <= 256 || tile_m > 64))
-        cases.push_back(
-            without_target(make_case("dense weights", {.format = W4Format::dense, .tile_m = tile_m}, kShapes[1], m)));
+  constexpr int kDenseCases[][2] = {{1, 16},     {16, 16},    {32, 32},    {64, 64},   {128, 128},  {128, 64},
+                                    {256, 256},  {256, 128},  {512, 256},  {512, 128}, {1024, 256}, {1024, 128},
+                                    {1024, 192}, {2048, 256}, {4096, 256}, {8192, 256}};  // rows, and those of a tile
+  for (const auto& [m, tile_m] : kDenseCases)
+    cases.push_back(
+        without_target(make_case("dense weights", {.format = W4Format::dense, .tile_m = tile_m}, kShapes[1], m)));
   const W4a16Gemm invariant = {.batch_invariant = true};
   for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
     for (const int m : {1, 16, 64})

@@ -131,7 +131,7 @@ void check_served(const W4a16Gemm& descriptor, std::string_view text) {
   }
   if (descriptor.is_dense())
     refuse(text, fmt::format("format=dense: no kernel family serves it ({})", rules),
-           "ask for tile_m=64, 80, 128, 144, 192 or 256, without tile_n, batch_invariant and atomic_splits");
+           "ask for tile_m=16 to 256, without tile_n, batch_invariant and atomic_splits");
   if (has_many_rows(descriptor))
     refuse(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, rules),
            "ask for tile_m=8, 16, 32 or 64, which compute any number of rows");

@@ -14,8 +14,6 @@
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
-constexpr int kFewestDenseRows = 64;  ///< of the tiles that dense weights have
-
 /// Whether somebody timed which tiles are fastest.
 bool is_modelled(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
   return !descriptor.batch_invariant && !descriptor.activation_order &&
@@ -91,7 +89,7 @@ W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runti
 W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
                              const runtime::DeviceFacts& device) {
   W4a16Gemm standard = descriptor;
-  standard.tile_m = standard.is_dense() ? kFewestDenseRows : W4a16Gemm{}.tile_m;
+  standard.tile_m = W4a16Gemm{}.tile_m;
   standard.tile_n = W4a16Gemm{}.tile_n;
   check_sizes(standard, m, n, k);
   check_rows_of_words(standard, n);

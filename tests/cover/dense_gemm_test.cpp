@@ -54,7 +54,10 @@ TEST_P(DenseGemm, ComputesTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tiles, DenseGemm,
-    ::testing::Values(DenseCase{"tile_m=64", 1, 8, 8, 1},
+    ::testing::Values(DenseCase{"element=bf16", 1, 8, 8, 1}, DenseCase{"bias=true", 17, 264, 520, 2},
+                      DenseCase{"function=silu_gate,residual=true", 16, 272, 328, 3},
+                      DenseCase{"tile_m=32,element=bf16,function=silu_gate", 33, 144, 200, 2},
+                      DenseCase{"tile_m=32,residual=true", 31, 392, 264, 3}, DenseCase{"tile_m=64", 1, 8, 8, 1},
                       DenseCase{"tile_m=64,element=bf16,bias=true", 63, 264, 136, 2},
                       DenseCase{"tile_m=64,element=bf16,function=silu_gate", 2, 16, 72, 0},
                       DenseCase{"tile_m=80,function=silu_gate", 81, 272, 200, 0},

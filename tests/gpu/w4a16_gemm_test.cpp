@@ -66,7 +66,7 @@ std::vector<std::string> with_few_columns() {
   return texts;
 }
 
-/// Of family sm90_persistent.
+/// Of family sm90_persistent: with many rows, or with dense weights.
 std::vector<std::string> with_many_rows(const std::string& architecture) {
   if (architecture != "sm_90a") return {};
   return {"w4a16_gemm:tile_m=256",
@@ -78,6 +78,8 @@ std::vector<std::string> with_many_rows(const std::string& architecture) {
           "w4a16_gemm:format=awq,tile_m=256,bias=true",
           "w4a16_gemm:format=awq,group_size=32,element=bf16,tile_m=128,function=silu_gate",
           "w4a16_gemm:format=symmetric,group_size=all,tile_m=64,family=sm90_persistent",
+          "w4a16_gemm:format=dense",
+          "w4a16_gemm:format=dense,element=bf16,tile_m=32,function=silu_gate,bias=true",
           "w4a16_gemm:format=dense,tile_m=64",
           "w4a16_gemm:format=dense,tile_m=128,function=silu_gate,residual=true",
           "w4a16_gemm:format=dense,element=bf16,tile_m=144",

@@ -67,7 +67,7 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
                             2 * 4 * 4 * 2 * 2 * 2 * (epilogues * 5 / 6) + (4 * 4 * 2 + 2 * 2) * 2 * (epilogues * 5 / 6);
   // Unnamed 80, 128, 144, 192 and 256 rows, and 64 rows too if the family is named.
   const unsigned of_persistent = (5 + 6) * (3 * 4 + 4) * 2 * epilogues;
-  const unsigned of_dense = 2 * 6 * 2 * epilogues;  // 64 to 256 rows, named and unnamed
+  const unsigned of_dense = 2 * 8 * 2 * epilogues;  // 16 to 256 rows, named and unnamed
   EXPECT_EQ(texts.size(),
             2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent + of_dense)
       << "families auto and sm80, sm75, sm90, narrow blocks, sm90_persistent, and dense weights";
@@ -230,13 +230,12 @@ TEST(GemmDescriptor, DenseWeightsHaveNoFieldsOfPackedOnes) {
       "family=sm90_persistent: batch_invariant=true needs the same order of k in every tile; leave batch_invariant "
       "out");
   EXPECT_EQ(
-      sentence("tile_m=16"),
+      sentence("tile_m=8"),
       "format=dense: no kernel family serves it (sm80: there is no kernel of dense weights yet; sm90: there is no "
-      "kernel of dense weights yet; sm90_persistent: its tiles have 64 to 256 rows; sm75: there is no kernel of "
-      "dense weights yet); ask for tile_m=64, 80, 128, 144, 192 or 256, without tile_n, batch_invariant and "
-      "atomic_splits");
-  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:tile_m=64,element=fp16,format=dense"),
-            "w4a16_gemm:format=dense,tile_m=64");
+      "kernel of dense weights yet; sm90_persistent: its tiles of dense weights have 16 to 256 rows; sm75: there is no "
+      "kernel of dense weights yet); ask for tile_m=16 to 256, without tile_n, batch_invariant and atomic_splits");
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:tile_m=16,element=fp16,format=dense"),
+            "w4a16_gemm:format=dense");
 }
 
 /// Registers that the plan counts: family sm90 counts none.

@@ -49,9 +49,9 @@ inline bool is_legal_gemm(const Combination& c) {
     return false;
   if (is_persistent_gemm(descriptor)) {
     const bool is_named = descriptor.family == "auto" || descriptor.family == "sm90_persistent";
-    return is_named && descriptor.tile_m >= 64 && descriptor.tile_n == 256 && descriptor.bits == 4 &&
-           descriptor.alignment == 16 && !descriptor.activation_order && !descriptor.atomic_splits &&
-           !descriptor.batch_invariant;
+    return is_named && descriptor.tile_m >= (descriptor.is_dense() ? 16 : 64) && descriptor.tile_n == 256 &&
+           descriptor.bits == 4 && descriptor.alignment == 16 && !descriptor.activation_order &&
+           !descriptor.atomic_splits && !descriptor.batch_invariant;
   }
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
   if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;

@@ -17,7 +17,9 @@ class Sm90PersistentFamily final : public GemmFamily {
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
     constexpr const char* kFewerRows =
         "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, and leave family out";
-    if (descriptor.tile_m < 64)
+    if (descriptor.is_dense() && descriptor.tile_m < 16)
+      return BrokenRule{"its tiles of dense weights have 16 to 256 rows", "leave tile_m out"};
+    if (!descriptor.is_dense() && descriptor.tile_m < 64)
       return BrokenRule{"its tiles have 64 to 256 rows",
                         "ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out"};
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};

@@ -1,6 +1,7 @@
-// Kernel family sm90_persistent of w4a16_gemm: for many rows. Clusters of two blocks compute tiles of 256 columns and
-// 64 to 256 rows until none is left. One producer warp fills a ring of stages with TMA box copies, and two consumer
-// warpgroups dequantise weights into the register operand of wgmma.
+// Kernel family sm90_persistent of w4a16_gemm: for many rows, and for dense weights. Clusters of two blocks compute
+// tiles of 256 columns and 64 to 256 rows (dense weights: 16 to 256 rows) until none is left. One producer warp fills a
+// ring of stages with TMA box copies. Two consumer warpgroups dequantise weights into the register operand of wgmma, or
+// let wgmma read dense weights from shared memory.
 #pragma once
 
 #include <cstddef>
