@@ -5,7 +5,8 @@
 
 Each cell alternates the contenders over rounds. A round is the median of up to 3 replays of a CUDA graph of at least
 about 800 us, whose launches use copies of the weights that together exceed the L2 cache. All contenders multiply by the
-same weights: random 4-bit GPTQ words whose zeros are all 8. Before a cell is timed, its outputs are compared with an
+same weights: random 4-bit GPTQ words whose zeros are all 8. With --descriptor w4a16_gemm:format=dense cubit has the same
+fp16 weights as cuBLAS. Before a cell is timed, its outputs are compared with an
 fp32 product.
 
 The file is written after each cell. A second run with the same file measures the cells that the file lacks. Needs
@@ -56,13 +57,19 @@ def dequantised(torch, weights):
     return (nibbles - 8).float() * weights.scales.float().repeat_interleave(sweep_cells.GROUP, 0)
 
 
+def rows_of(dense):
+    """The weights [n, k] in fp16, as torch.nn.Linear stores them."""
+    return dense.half().t().contiguous()
+
+
 def copies_of(tensors, count):
     """`count` lists of clones of the tensors. Clones of the same numbers are enough, because caches hold addresses."""
     return [[tensor.clone() for tensor in tensors] for _ in range(count)]
 
 
 class Cubit:
-    def __init__(self, torch, library, device, overlap):
+    def __init__(self, torch, library, device, overlap, is_dense=False):
+        self._is_dense = is_dense
         self._torch = torch
         self._library = library
         self._architecture = device["architecture"]
@@ -75,8 +82,9 @@ class Cubit:
             self._kernels[descriptor] = self._library.kernel(descriptor, self._architecture)
         return self._kernels[descriptor]
 
-    def load(self, _shape, weights, _dense, count):
-        self._copies = copies_of((weights.words, weights.zeros, weights.scales), count)
+    def load(self, _shape, weights, dense, count):
+        tensors = (rows_of(dense),) if self._is_dense else (weights.words, weights.zeros, weights.scales)
+        self._copies = copies_of(tensors, count)
 
     def unload(self):
         self._copies = None
@@ -84,10 +92,12 @@ class Cubit:
     def launches(self, cell, x, y, count):
         kernel = self.kernel(cell.descriptor)
         kernel.prepare()
+        members = ("weight",) if self._is_dense else ("qweight", "qzeros", "scales")
         arguments = [
-            sized(GemmArguments, activations=x.data_ptr(), qweight=words.data_ptr(), qzeros=zeros.data_ptr(),
-                  scales=scales.data_ptr(), output=y.data_ptr(), activation_stride=cell.k, output_stride=cell.n,
-                  m=cell.m, n=cell.n, k=cell.k) for words, zeros, scales in self._copies[:count]]
+            sized(GemmArguments, activations=x.data_ptr(), output=y.data_ptr(), activation_stride=cell.k,
+                  output_stride=cell.n, m=cell.m, n=cell.n, k=cell.k,
+                  **{member: tensor.data_ptr() for member, tensor in zip(members, tensors)})
+            for tensors in self._copies[:count]]
         needed = kernel.workspace_bytes(arguments[0])
         if needed > len(self._workspace):
             self._workspace = self._torch.zeros(needed, dtype=self._torch.uint8, device="cuda")
@@ -112,7 +122,7 @@ class Cublas:
         self._torch = torch
 
     def load(self, _shape, _weights, dense, count):
-        self._copies = copies_of((dense.half().t().contiguous(),), count)  # [n, k], as torch.nn.Linear stores weights
+        self._copies = copies_of((rows_of(dense),), count)
 
     def unload(self):
         self._copies = None
@@ -249,8 +259,9 @@ def reason(torch, error):
 class Sweep:
     """Measures cells on torch's device."""
 
-    def __init__(self, torch, contenders, floor, facts, rounds):
+    def __init__(self, torch, contenders, floor, facts, rounds, descriptor=""):
         self._torch = torch
+        self._descriptor = descriptor
         self._contenders = contenders
         self._floor = floor
         self._facts = facts
@@ -265,7 +276,7 @@ class Sweep:
         weights = random_weights(torch, shape)
         self._dense = dequantised(torch, weights)
         for name, contender in self._contenders.items():
-            smallest = sweep_cells.cell_of(shape, min(rows), "", name)
+            smallest = sweep_cells.cell_of(shape, min(rows), self._descriptor, name)
             try:
                 contender.load(shape, weights, self._dense, sweep_cells.copies_for(smallest, self._facts))
             except Exception as error:  # a peer that fails must not end the run of the others
@@ -366,11 +377,11 @@ def library_of(program):
 
 
 def only_speed_fields(descriptor):
-    fields = [field.partition("=")[0] for field in descriptor.partition(":")[2].split(",") if field]
-    others = set(fields) - SPEED_FIELDS
+    fields = [field for field in descriptor.partition(":")[2].split(",") if field and field != "format=dense"]
+    others = {field.partition("=")[0] for field in fields} - SPEED_FIELDS
     if not descriptor.startswith("w4a16_gemm") or others:
         raise argparse.ArgumentTypeError(f"{descriptor}: the sweep has weights for w4a16_gemm with the fields "
-                                         f"{', '.join(sorted(SPEED_FIELDS))}")
+                                         f"{', '.join(sorted(SPEED_FIELDS))}, and for format=dense")
     return descriptor
 
 
@@ -433,14 +444,15 @@ def main():
         return library.suggest(options.descriptor, sizes, device) if options.suggest else options.descriptor
 
     all_rows = sorted({m for _, rows in options.chosen for m in rows})
-    cubit, humming = Cubit(torch, library, device, options.overlap), Humming(torch, all_rows)
+    cubit = Cubit(torch, library, device, options.overlap, sweep_cells.is_dense(options.descriptor))
+    humming = Humming(torch, all_rows)
     descriptors = sorted({descriptor_of(shape, m) for shape, rows in chosen for m in rows})
     compile_all(cubit, humming, descriptors, [shape for shape, _ in chosen])
     print(f"{time.monotonic() - begin:6.1f} s  compiled {len(descriptors)} kernels of cubit", file=sys.stderr)
     contenders = {sweep_cells.CUBIT: cubit, sweep_cells.CUBLAS: Cublas(torch), sweep_cells.HUMMING: humming}
     floor = ReadFloor(torch, library, device, facts)
     facts["compiler"] = floor.compiler
-    sweep = Sweep(torch, contenders, floor, facts, options.rounds)
+    sweep = Sweep(torch, contenders, floor, facts, options.rounds, options.descriptor)
     complete = run(chosen, entries, sweep, descriptor_of, options.output, lambda: time.monotonic() - begin,
                    options.time_limit)
     if options.svg:

@@ -68,7 +68,7 @@ class Cell(results.GemmCase):
     peer: str = CUBIT
 
     def weight_bytes(self) -> int:
-        if self.peer == CUBLAS:
+        if self.peer == CUBLAS or (self.peer == CUBIT and is_dense(self.descriptor)):
             return 2 * self.n * self.k
         zeros = self.n * self.k // GROUP // 2 if self.peer == CUBIT else 0  # Humming has no zeros of symmetric weights
         return self.n * self.k // 2 + 2 * self.n * self.k // GROUP + zeros
@@ -78,6 +78,11 @@ class Cell(results.GemmCase):
 
     def stored_bytes(self) -> int:
         return self.bytes_read() + 2 * self.m * self.n
+
+
+def is_dense(descriptor: str) -> bool:
+    """Whether cubit multiplies by weights that are not quantised."""
+    return "format=dense" in descriptor
 
 
 def cell_of(shape: Shape, m: int, descriptor: str, peer: str = CUBIT) -> Cell:

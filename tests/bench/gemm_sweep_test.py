@@ -70,6 +70,8 @@ class Cells(unittest.TestCase):
         self.assertEqual(read, [words + scales + zeros + activations, words + scales + activations,
                                 64 * 128 * 2 + activations])
         self.assertEqual(sweep_cells.cell_of(SMALL, 3, "d").stored_bytes() - read[0], 3 * 64 * 2)
+        dense = [sweep_cells.cell_of(SMALL, 3, "w4a16_gemm:format=dense", peer).bytes_read() for peer in (CUBIT, HUMMING)]
+        self.assertEqual(dense, [read[2], read[1]])
 
     def test_only_selects_by_layer_and_by_size(self):
         shapes = [Shape(64, 128, "Model up"), Shape(128, 64, "Model down")]
@@ -236,6 +238,8 @@ class Measuring(unittest.TestCase):
             self.assertIn(text, error.getvalue())
         options = gemm_sweep.options_of(["cubit", "--output", "x", "--shapes", "64x128", "--rows", "2", "1", "2"])
         self.assertEqual(options.chosen, [(SMALL, [1, 2])])
+        dense = "w4a16_gemm:format=dense,tile_m=64"
+        self.assertEqual(gemm_sweep.options_of(["cubit", "--output", "x", "--descriptor", dense]).descriptor, dense)
         self.assertEqual(len(gemm_sweep.options_of(["cubit", "--output", "x"]).chosen), len(sweep_cells.SHAPES))
 
     def test_the_program_names_its_commit_and_its_library(self):
