@@ -85,7 +85,7 @@ class GemmProblem final : public Problem {
   LaunchNumbers numbers_;
 };
 
-std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> given, const Numbers& numbers);
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed);
 /// See OperatorProblems::fit.
 std::string fit(std::string_view text, std::span<const Tensor> inputs, const Numbers& numbers);

@@ -91,7 +91,8 @@ std::vector<TensorView> tensors_of(const CheckpointLayer& layer, const std::stri
   if (!has_field(descriptor, "bias"))
     std::erase_if(tensors, [](const TensorView& tensor) { return tensor.name == "bias"; });
   // An operator of packed weights refuses the weights before the bias.
-  std::ranges::stable_partition(tensors, [](const TensorView& tensor) { return tensor.name == "weights"; });
+  std::stable_partition(tensors.begin(), tensors.end(),
+                        [](const TensorView& tensor) { return tensor.name == "weights"; });
   return tensors;
 }
 
