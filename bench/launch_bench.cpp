@@ -302,9 +302,10 @@ std::vector<Case> cases(const cubit::Device& device) {
   all.push_back(attention(device, "8 KV heads", int4, 80, 4, 8, false));
   all.push_back(attention(device, "bf16, 32 sequences", "", 256, 32, 1, false));
   all.push_back(attention(device, "family sm80, 32 sequences", int4 + ",family=sm80", 80, 32, 1, false));
-  all.push_back(gemm(device, "one row", "", 1));
-  all.push_back(gemm(device, "one row, blocks of 64 columns", ":tile_n=64", 1));
-  all.push_back(gemm(device, "64 rows", ":tile_m=64", 64));
+  all.push_back(gemm(device, "one row", ":tile_m=16,tile_n=256", 1));
+  all.push_back(gemm(device, "one row, blocks of 64 columns", ":tile_m=16,tile_n=64", 1));
+  all.push_back(gemm(device, "64 rows", ":tile_m=64,tile_n=256", 64));
+  all.push_back(gemm(device, "one row, a set", "", 1));
   return all;
 }
 

@@ -98,7 +98,7 @@ def resource_table(entries: list[dict]) -> list[str]:
              text(entry["blocks"], ""), text(entry["blocks_per_sm"], ""), text(entry["occupancy"], ".0%")]
             for entry in entries if (size_of(entry), rows_of(entry)) == (size, count)]
     titles = [f"M={count}, n = k = {size}", "registers", "shared KiB", "blocks", "blocks/SM", "occupancy"]
-    return ["Resources of the launches of one cell:", "", *table(titles, rows)]
+    return ["Registers, shared memory and occupancy in one cell:", "", *table(titles, rows)]
 
 
 def best(entries: list[dict], one: dict, decompositions: tuple[str, ...]) -> str:

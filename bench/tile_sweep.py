@@ -3,8 +3,8 @@
 
 bench/tile_sweep.py PROGRAM [DESCRIPTOR] [--shape N K] [--rows M ...] > sweep.json Needs a GPU. A cell has up to 16
 measurements of about a second each. Prints a table to standard error, and for each cell the time that the suggestion
-loses against the fastest tile. The results serve to tune the constants of model.cpp, from which
-ops/w4a16_gemm/suggest.cpp makes its choice. The descriptor names no tile. --shape replaces the layers of SHAPES by one
+loses against the fastest tile. The results serve to tune the constants of model.cpp, by which
+ops/w4a16_gemm/members.cpp chooses. The descriptor names no tile. --shape replaces the layers of SHAPES by one
 layer, and --rows replaces the numbers of rows.
 """
 
@@ -26,7 +26,7 @@ def suggest(program, descriptor, sizes):
     if printed is None:
         return None
     fields = dict(field.split("=") for field in printed.strip().partition(":")[2].split(",") if field)
-    return int(fields.get("tile_m", 16)), int(fields.get("tile_n", 256))
+    return int(fields["tile_m"]), int(fields["tile_n"])
 
 
 def with_tiles(descriptor, tile_m, tile_n):

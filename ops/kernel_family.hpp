@@ -182,6 +182,12 @@ template <class Descriptor, class Family>
 
 }  // namespace detail
 
+/// Whether choose_family() finds a family.
+template <class Descriptor, class Family>
+bool serves(const FamilyList<Family>& list, const Descriptor& descriptor, const codegen::Architecture& architecture) {
+  return detail::best_of(detail::candidates_of(list, descriptor, architecture), descriptor.family) != nullptr;
+}
+
 /// The family that the descriptor names; else the first family that serves the descriptor on the architecture and is
 /// preferred; else the first that serves. Throws Failure(unsupported) with every family's reason if none serves.
 template <class Descriptor, class Family>

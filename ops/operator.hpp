@@ -136,6 +136,8 @@ class MemberChoice {
   /// encode() throws the reason. Depends on key(arguments) and the device alone.
   virtual std::size_t choose(const void* arguments, const runtime::DeviceFacts& device) const = 0;
   virtual ChoiceKey key(const void* arguments) const = 0;
+  /// The workspace of a launch with these arguments. It serves every smaller launch too, whichever member that takes.
+  virtual std::size_t workspace_bytes(const void* arguments, const runtime::DeviceFacts& device) const = 0;
   /// What `cubit explain` shows of the choice: a few usual sizes, on one usual device.
   virtual std::vector<ServedSizes> served() const = 0;
 };

@@ -56,9 +56,9 @@ struct LaunchPlace {
   bool overlap = false;  ///< let the kernel begin before the previous kernel has ended, if the kernel can wait for it
 };
 
-/// The workspace that a launch of `kernel`, which has an operator, needs on `device`; of a set the largest workspace of
-/// all members that serve the arguments. `arguments` may be an older or a newer caller's: see KnownArguments. Throws as
-/// Specialisation::workspace_bytes does.
+/// The workspace that a launch of `kernel`, which has an operator, needs on `device`; of a set, what any member needs
+/// that this launch or a smaller one takes. `arguments` may be an older or a newer caller's: see KnownArguments.
+/// Throws as Specialisation::workspace_bytes does.
 std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments);
 
 /// The index of the member of `kernel`, which has an operator, that launch() takes for these arguments.

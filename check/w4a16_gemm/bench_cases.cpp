@@ -33,7 +33,7 @@ BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape&
           m <= 16 ? shape.share : 0};
 }
 
-/// The descriptor with the tiles that `cubit suggest` chooses.
+/// The member of the descriptor's set that such a launch takes, as `cubit suggest` names it.
 BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
   return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, h200()), shape, m);
 }
@@ -41,8 +41,8 @@ BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, co
 /// The descriptor with 256 columns and the smallest tile that holds the rows: tiles of 256 columns allow every
 /// decomposition.
 W4a16Gemm with_wide_tile(W4a16Gemm descriptor, int m) {
-  while (descriptor.tile_m < m && descriptor.tile_m < 64) descriptor.tile_m *= 2;
-  if (m <= 8) descriptor.tile_m = 8;
+  descriptor.tile_n = 256;
+  for (descriptor.tile_m = 8; descriptor.tile_m < m && descriptor.tile_m < 64;) descriptor.tile_m *= 2;
   return descriptor;
 }
 

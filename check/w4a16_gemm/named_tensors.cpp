@@ -138,7 +138,7 @@ std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const s
     }
   };
   if (is_legal()) return "ask for " + what;
-  changed.tile_n = W4a16Gemm{}.tile_n;
+  changed.tile_n = 0;
   changed.family = kAnyFamily;
   return is_legal() ? "ask for " + what + ", and leave tile_n and family out" : otherwise;
 }

@@ -92,8 +92,7 @@ CUBIT_API int cubit_version(void);
  * `member`, `offset` and `bytes` describe the member of the struct. `suggest` is a sentence for people: the fields that
  * cubit_suggest chooses, and the sizes that the choice needs.
  *
- * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators.
- */
+ * cubit_check_operators in <cubit/check.h> lists the made-up data and the benchmark cases of operators. */
 CUBIT_API cubit_status cubit_operators(const char** json);
 /* Lists all architectures in ascending order as JSON: [{name, capability, usual, shared_memory_per_sm,
  * shared_memory_per_block, shared_memory_reserved, shared_memory_unit, registers_per_sm, registers_per_thread,
@@ -115,16 +114,15 @@ CUBIT_API cubit_status cubit_architectures(const char** json);
  * {name, trouble}. `tensor_operations_per_second` counts multiplications plus additions of dense fp16 operands, and is
  * 0 if the rate is not known. `cpu` is the CPU device. The CPU device executes every architecture; its `name` shows one
  * of the accepted names. `cpu.trouble` is "" or says why the CPU device cannot be used. The call opens libcubit_cpu to
- * find out.
- */
+ * find out. */
 CUBIT_API cubit_status cubit_devices(const char** json);
 
 /* Returns the canonical text of `descriptor`: fields in their fixed order, without fields that have default values. */
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
 
 /* Returns the kernels that `descriptor` names on `architecture` as a JSON array of canonical texts, in a fixed order.
- * Most descriptors name one kernel. A descriptor that leaves its tiles to cubit, such as "w4a16_gemm:format=awq", names
- * a set of a few kernels, whose texts spell the tiles. Returns CUBIT_UNSUPPORTED if the architecture has no member. */
+ * Most descriptors name one kernel. A descriptor without tiles, such as "w4a16_gemm:format=awq", names a set of a few
+ * kernels, whose texts spell the tiles. Returns CUBIT_UNSUPPORTED if the architecture has no member. */
 CUBIT_API cubit_status cubit_descriptor_members(const char* descriptor, const char* architecture, const char** json);
 
 /* A named size or scalar argument. */
@@ -133,9 +131,8 @@ typedef struct cubit_number {
   double value;
 } cubit_number;
 
-/* Returns the canonical text of `descriptor` with its performance fields filled in for one launch size. Of a set, the
- * result is the member that such a launch takes.
- *
+/* Returns the canonical text of `descriptor` with its performance fields filled in for one launch size: of a set, the
+ * member that such a launch takes.
  * Performance fields, such as tile sizes, change the speed of a kernel but not its result. cubit chooses them by a
  * performance model of an H200. `suggest` in cubit_operators names the fields that the operator chooses and the sizes
  * that the choice needs. If `suggest` is "", the result is the canonical text of the unchanged descriptor.
@@ -146,8 +143,7 @@ typedef struct cubit_number {
  * string result.
  *
  * Returns CUBIT_INVALID_ARGUMENT if a size is unknown, missing or out of range, and CUBIT_UNSUPPORTED if the
- * architecture has no kernel for the descriptor.
- */
+ * architecture has no kernel for the descriptor. */
 CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number* sizes, size_t size_count,
                                      const char* architecture, int multiprocessors, int64_t memory_bytes_per_second,
                                      const char** text);
@@ -163,8 +159,7 @@ CUBIT_API cubit_status cubit_suggest(const char* descriptor, const cubit_number*
  * identifier of at most 64 characters. The call returns "<name>@<hash of the text>" in `field`; write score=<field> in
  * a descriptor. The registration and the string stay valid until the process ends. Registering the same text under the
  * same name again returns the same field. Compile errors refer to the text as user/<name>.cuh, with the line numbers of
- * `text`.
- */
+ * `text`. */
 CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const char** field);
 
 /* Returns the plan of a descriptor for one architecture as JSON: {descriptor, architecture, family, decisions: [{name,
@@ -180,9 +175,9 @@ CUBIT_API cubit_status cubit_add_score(const char* name, const char* text, const
  * kernel must not spill registers. `request_key` is the hash of the compiler's whole input, `template` the file name of
  * the kernel's template, and `plan_header` the text of "plan.cuh".
  *
- * For a set of kernels the JSON is {descriptor, architecture, members: [{descriptor, family, request_key, threads,
- * dynamic_shared_memory, serves: [{sizes, launches}]}]}. `serves` lists, for a few usual sizes on a device with 132
- * multiprocessors, the launches that take the member, such as "m=1 to 8"; "" means none. */
+ * The JSON of a set is {descriptor, architecture, members: [{descriptor, family, request_key, threads,
+ * dynamic_shared_memory, serves: [{sizes, launches}]}]}. `serves` lists the launches of a few usual sizes that take the
+ * member on 132 multiprocessors, such as "m=1 to 8"; "" means none. */
 CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* architecture, const char** json);
 
 /* Returns the register fragments and shared-memory layouts of a plan as JSON, in a form to draw pictures from:
@@ -197,8 +192,7 @@ CUBIT_API cubit_status cubit_explain(const char* descriptor, const char* archite
  * addresses[instance][lane] is the address of the first byte that the lane accesses, or null for an inactive lane. For
  * ldmatrix and stmatrix the address is that of the 16-byte row that the lane points at. `memory` is the dynamic shared
  * memory of a block: regions of one `phase` of the kernel do not overlap; `owner` is "block", or a warp such as "warp
- * 0". A set of kernels has no layouts of its own: ask by a member's text.
- */
+ * 0". A set of kernels has no layouts of its own: ask by a member's text. */
 CUBIT_API cubit_status cubit_explain_layouts(const char* descriptor, const char* architecture, const char** json);
 
 /* ---- devices: memory, streams and graphs for programs that do not use the CUDA runtime --------------------------- */
@@ -214,8 +208,7 @@ typedef void* cubit_stream;               /* a CUstream (cudaStream_t); NULL is 
  *
  * "cpu:sm_80", or cpu: with any other architecture, opens the CPU device, which executes the PTX of that architecture
  * on this machine's processor. The CPU device uses host memory, and its calls return when their work is complete. The
- * CPU device needs libcubit_cpu in the same folder as libcubit.
- */
+ * CPU device needs libcubit_cpu in the same folder as libcubit. */
 CUBIT_API cubit_status cubit_device_open(const char* name, cubit_device** device);
 /* Release a device after its memory, streams and graphs. The release of a primary context's last holder destroys the
  * context and everything in it. */
@@ -225,11 +218,9 @@ CUBIT_API cubit_status cubit_device_describe(cubit_device* device, const char** 
 
 /* Allocates `bytes` of device memory that the caller frees with cubit_device_free. An allocation of 0 bytes returns
  * NULL, and cubit_device_free accepts NULL.
- *
  * Free memory only when all work that uses the memory is complete. On a CPU device, kernels may access only memory from
  * this function, and memory that nothing has written reads as NaN. A CPU device refuses to free memory that it did not
- * allocate or that was freed before.
- */
+ * allocate or that was freed before. */
 CUBIT_API cubit_status cubit_device_allocate(cubit_device* device, size_t bytes, void** memory);
 CUBIT_API cubit_status cubit_device_free(cubit_device* device, void* memory);
 /* Sets `bytes` bytes to zero, in the order of `stream`. */
@@ -245,11 +236,9 @@ CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, co
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
 /* Selects what the device checks and counts in launches from now on: a sum of CUBIT_WATCH_ flags, initially 0. Only CPU
  * devices can watch launches; on a GPU every flag gives CUBIT_UNSUPPORTED.
- *
  * CUBIT_WATCH_MEMORY reports a data race between warps, and a read of memory that nothing has written, as a device
  * error. Reads of uninitialised global memory are found only in memory that was allocated while this flag was set.
- * CUBIT_WATCH_COUNTERS collects the numbers that cubit_device_counters returns.
- */
+ * CUBIT_WATCH_COUNTERS collects the numbers that cubit_device_counters returns. */
 #define CUBIT_WATCH_MEMORY 1u
 #define CUBIT_WATCH_COUNTERS 2u
 CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
@@ -262,15 +251,12 @@ CUBIT_API cubit_status cubit_device_watch(cubit_device* device, unsigned what);
  * instruction, `ptx_line` its line in the kernel's PTX (cubit_kernel_cubin), and `requests` the number of times that
  * warps executed it. `wavefronts` (passes over the banks) and `sectors` (of 32 bytes) are sums over these requests;
  * the ideal_ numbers are the fewest that the same bytes could need. `places` are source positions "file:line", from the
- * innermost inlined function outwards.
- */
+ * innermost inlined function outwards. */
 CUBIT_API cubit_status cubit_device_counters(cubit_device* device, const char** json);
 /* Creates a non-blocking stream: the stream and the legacy default stream do not wait for each other. The caller
  * destroys the stream with cubit_stream_destroy, which accepts NULL.
- *
  * Every function with a stream parameter accepts NULL for the legacy default stream. Only a capture requires a stream
- * from cubit_stream_create or from the CUDA API.
- */
+ * from cubit_stream_create or from the CUDA API. */
 CUBIT_API cubit_status cubit_stream_create(cubit_device* device, cubit_stream* stream);
 CUBIT_API cubit_status cubit_stream_destroy(cubit_device* device, cubit_stream stream);
 /* Begin and end a stream capture. Launches on `stream` in between are recorded, not executed. `stream` must not be
@@ -340,10 +326,8 @@ CUBIT_API cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counter
  *
  * The engine looks in memory, then on disk, and then compiles with NVRTC. The call uses no stream and loads nothing
  * onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.
- *
- * If the descriptor names a set (see cubit_descriptor_members), the call makes all members, and *kernel stands for all
- * of them. Each launch takes the member that is fastest for its sizes, so a new size never compiles.
- */
+ * If the descriptor names a set (see cubit_descriptor_members), the call makes all members. Each launch of *kernel then
+ * takes the member that is fastest for its sizes, so a new size never compiles. */
 CUBIT_API cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, const char* architecture,
                                         cubit_kernel** kernel);
 
@@ -384,8 +368,7 @@ CUBIT_API cubit_status cubit_engine_prepare(cubit_engine* engine, const char* co
  *
  * `damage` is "" for a good entry and otherwise says what is wrong. `removed` is always false here. `registers` and
  * `spill_bytes` are null for PTX entries, which CPU devices execute, and for damaged entries. `descriptor`,
- * `architecture` and `compiler` of a damaged entry are "".
- */
+ * `architecture` and `compiler` of a damaged entry are "". */
 CUBIT_API cubit_status cubit_cache_list(cubit_engine* engine, const char** json);
 /* Checks all entries and lists the bad ones, in the form of cubit_cache_list. The call deletes damaged entries;
  * `removed` says whether the deletion succeeded. An entry that cannot be read at the moment (too many open files, a
@@ -398,18 +381,15 @@ CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 /* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes,
  * stack_bytes, threads, static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. A CPU device's
  * kernel is PTX that ptxas has not processed, so registers, spill_bytes, stack_bytes and static_shared_memory are null.
- * The JSON of a set is {descriptor, architecture, members}, where `members` is an array of such objects. The text stays
- * valid until this thread's next string result. */
+ * Of a set, {descriptor, architecture, members: [such objects]}. The text is valid until the next string result. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
-/* Adds a reference; each reference needs one cubit_kernel_release. */
-CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel);
+CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel); /* adds a reference, which needs a cubit_kernel_release */
 /* Keep a kernel while its launches are in flight and while graphs contain them. The release of the last handle unloads
  * the kernel's code from its devices, unless an engine that returned the kernel still exists. */
 CUBIT_API void cubit_kernel_release(cubit_kernel* kernel);
-/* Returns the number of kernels behind the handle: 1, or the number of a set's members. */
+/* The number of kernels behind the handle: 1, or the number of a set's members. Member `index` is the kernel of text
+ * `index` of cubit_descriptor_members. A kernel that is no set is its own member 0. The caller releases *member. */
 CUBIT_API cubit_status cubit_kernel_member_count(cubit_kernel* kernel, size_t* count);
-/* Returns the kernel that cubit_engine_get returns for text `index` of cubit_descriptor_members. A kernel that is no
- * set is its own member 0. The caller releases *member with cubit_kernel_release. */
 CUBIT_API cubit_status cubit_kernel_member(cubit_kernel* kernel, size_t index, cubit_kernel** member);
 /* Returns the index of the member that a launch with these arguments takes; see cubit_kernel_workspace. */
 CUBIT_API cubit_status cubit_kernel_choose(cubit_kernel* kernel, const void* arguments, cubit_device* device,
@@ -445,17 +425,15 @@ typedef struct cubit_launch {
 
 /* Returns the workspace size in bytes that a launch with these arguments needs. `arguments` is the operator's public
  * struct, such as cubit_gqa_decode_arguments of <cubit/gqa_decode.h>, and is read during the call only. A NULL `device`
- * means the device of the current CUDA context. A set needs the largest workspace of its members. The workspace for the
- * largest batch, or the largest number of rows, serves all smaller ones. */
+ * means the device of the current CUDA context. The workspace for the largest batch, or the largest number of rows,
+ * serves all smaller ones, whichever members of a set they take. */
 CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device,
                                               size_t* bytes);
 /* Launches an operator's kernel. The launch is stream-ordered and may be captured once the kernel is resident. Only a
  * thread's first launches allocate host memory.
- *
  * Each thread remembers the encoded form of a few hundred launches that it has made at least twice. A later launch with
- * the same kernel, device, workspace and arguments reuses the encoded form. Arguments are compared byte by byte,
- * padding included. Likewise a thread remembers which member of a set it has chosen for about a thousand sizes.
- */
+ * the same kernel, device, workspace and arguments (byte by byte, padding included) reuses the encoded form. A thread
+ * also remembers the members of sets that it has chosen for about a thousand sizes. */
 CUBIT_API cubit_status cubit_kernel_launch(cubit_kernel* kernel, const void* arguments, const cubit_launch* launch);
 /* Launches a kernel from cubit_engine_get_source. `parameters` points to the kernel's single by-value argument of at
  * most 32764 bytes and is read during the call only; `parameters` is NULL if `parameter_bytes` is 0. `grid` is the

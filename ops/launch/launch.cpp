@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <span>
 
 #include "base/error.hpp"
@@ -73,29 +72,11 @@ std::size_t choose_member(const OperatorKernel& kernel, const runtime::Device& d
                                                         [&] { return choice.choose(known_arguments, device.facts()); });
 }
 
-/// The largest workspace of the members that serve the arguments. If no member serves them, throws the last member's
-/// reason.
-std::size_t largest_workspace(const KernelSet& set, const void* known_arguments, const runtime::DeviceFacts& device) {
-  std::size_t most = 0;
-  bool is_served = false;
-  std::exception_ptr last;
-  for (const KernelHandle& member : set.members) {
-    try {
-      most = std::max(most, member->specialisation->workspace_bytes(known_arguments, device));
-      is_served = true;
-    } catch (const Failure&) {
-      last = std::current_exception();
-    }
-  }
-  if (!is_served) std::rethrow_exception(last);
-  return most;
-}
-
 }  // namespace
 
 std::size_t workspace_bytes(const OperatorKernel& kernel, const runtime::Device& device, const void* arguments) {
   const KnownArguments known(arguments, argument_bytes(kernel));
-  if (kernel.set != nullptr) return largest_workspace(*kernel.set, known.get(), device.facts());
+  if (kernel.set != nullptr) return kernel.set->choice->workspace_bytes(known.get(), device.facts());
   return kernel.specialisation->workspace_bytes(known.get(), device.facts());
 }
 

@@ -5,7 +5,14 @@
 
 #include <array>
 
+#include "ops/w4a16_gemm/launch.hpp"
+
 namespace cubit::ops::w4a16_gemm {
+
+std::size_t GemmFamily::launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
+                                         const runtime::DeviceFacts&) const {
+  return split_workspace_bytes(block, launch.schedule);
+}
 
 BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor) {
   return {fmt::format("its tiles have at most 64 rows, not {}", descriptor.tile_m),

@@ -3,10 +3,14 @@
 
 #include <cubit/w4a16_gemm.hpp>
 
+#include <cstddef>
+
 #include "ops/kernel_family.hpp"
 #include "ops/w4a16_gemm/plan.hpp"
 
 namespace cubit::ops::w4a16_gemm {
+
+struct ScheduledLaunch;  // ops/w4a16_gemm/launch.hpp
 
 /// A kernel family of the operator.
 class GemmFamily : public KernelFamily<W4a16Gemm> {
@@ -16,6 +20,9 @@ class GemmFamily : public KernelFamily<W4a16Gemm> {
   virtual BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const = 0;
   /// Whether somebody timed the family's tiles, so that the performance model can choose among them.
   virtual bool is_modelled() const { return true; }
+  /// Workspace bytes of exactly this launch; by default those of split-K slices.
+  virtual std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
+                                       const runtime::DeviceFacts& device) const;
 };
 
 /// Why a family whose tiles have at most 64 rows does not serve a descriptor with more.

@@ -1,4 +1,4 @@
-// Inside the operator w4a16_gemm: the descriptor's rules and facts, and the choice of tiles.
+// Inside the operator w4a16_gemm: the descriptor's rules and facts. The members of sets are in members.hpp.
 // Kernel families, which plan, write source and launch, are in families.hpp.
 #pragma once
 
@@ -35,7 +35,8 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text);
 inline constexpr std::array kTileRows = {8, 16, 32, 64, 80, 128, 144, 192, 256};
 inline constexpr std::array kTileColumns = {256, 224, 160, 128, 96, 64, 32};
 
-/// Whether some kernel family serves the descriptor on some architecture: check_rules() throws nothing.
+/// Whether some kernel family serves the descriptor, or a member of its set, on some architecture: check_rules() throws
+/// nothing.
 bool is_served(const W4a16Gemm& descriptor);
 
 bool is_narrow(const W4a16Gemm& descriptor);        ///< blocks have fewer than 256 columns
@@ -59,10 +60,8 @@ inline constexpr int kBytesInFlight = 64 * 1024;
 /// What the performance model was fitted to: an H200's architecture and its number of multiprocessors.
 runtime::DeviceFacts h200();
 
-/// The descriptor with the tile_m and tile_n whose launches of `m` rows (0 is as 1) take least by the performance
-/// model. The descriptor's own tiles do not count. Where nobody timed the tiles: the smallest tile of rows that holds
-/// `m` rows, and 256 columns. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no tile
-/// has a kernel.
+/// The member of the descriptor's set that launches of `m` rows (0 is as 1) take; the descriptor itself if it names one
+/// kernel. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no member has a kernel.
 W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
                              const runtime::DeviceFacts& device);
 /// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.

@@ -286,8 +286,8 @@ TEST_F(ArgumentSizes, W4a16Gemm) {
   arguments.m = 1;
   arguments.n = 64;
   arguments.k = 128;
-  expect_newer(kernel("w4a16_gemm"), arguments, "cubit_w4a16_gemm_arguments");
-  EXPECT_EQ(launch(kernel("w4a16_gemm"), older<OldW4a16Gemm>(arguments)), "");
+  expect_newer(kernel("w4a16_gemm:tile_m=16,tile_n=256"), arguments, "cubit_w4a16_gemm_arguments");
+  EXPECT_EQ(launch(kernel("w4a16_gemm:tile_m=16,tile_n=256"), older<OldW4a16Gemm>(arguments)), "");
 }
 
 TEST_F(ArgumentSizes, StreamCopy) {

@@ -76,11 +76,11 @@ TEST(Catalogue, CanonicalTextLeavesDefaultsOut) {
 
 TEST(Catalogue, SuggestionsAreDescriptors) {
   const cubit::Problem::Numbers sizes = {{"m", 16}, {"n", 8192}, {"k", 8192}};
-  EXPECT_EQ(cubit::suggest("w4a16_gemm:tile_m=64", sizes, "sm_90a", 132), "w4a16_gemm:tile_n=64");
+  EXPECT_EQ(cubit::suggest("w4a16_gemm:tile_m=64", sizes, "sm_90a", 132), "w4a16_gemm:tile_m=64,tile_n=256");
   EXPECT_EQ(cubit::suggest("stream_read:blocks_per_sm=4", {}, "sm_80", 108), "stream_read");
-  const cubit::Problem::Numbers long_k = {{"m", 1}, {"n", 3584}, {"k", 18944}};
-  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132), "w4a16_gemm:tile_m=8,tile_n=64");
-  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132, 3352320000000), "w4a16_gemm:tile_m=8,tile_n=32")
+  const cubit::Problem::Numbers long_k = {{"m", 1}, {"n", 5120}, {"k", 25600}};
+  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132), "w4a16_gemm:tile_m=8,tile_n=256");
+  EXPECT_EQ(cubit::suggest("w4a16_gemm", long_k, "sm_90a", 132, 3352320000000), "w4a16_gemm:tile_m=8,tile_n=96")
       << "an H100's memory";
   try {
     cubit::suggest("w4a16_gemm", sizes, "sm_90a", 132, -1);

@@ -27,7 +27,7 @@ void call() {
           "accepted");
   require(std::strstr(cubit_last_error()->message, "no_such_operator") != nullptr, "the error has no text");
   require(cubit_architectures(&text) == CUBIT_OK && std::strstr(text, "sm_90a") != nullptr, "no architectures");
-  for (const char* descriptor : {"gqa_decode:heads_per_kv=8", "w4a16_gemm:tile_m=32", "merge:head_dim=64",
+  for (const char* descriptor : {"gqa_decode:heads_per_kv=8", "w4a16_gemm:tile_m=32,tile_n=256", "merge:head_dim=64",
                                  "kv_append:kv=fp8_e4m3", "kv_gather:kv=int4_rows", "w4_quantize:format=awq"}) {
     require(cubit_descriptor_canonical(descriptor, &text) == CUBIT_OK, descriptor);
     require(std::strcmp(text, descriptor) == 0, "another text");

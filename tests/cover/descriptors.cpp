@@ -59,6 +59,11 @@ bool is_apart(const std::string& name) {
   return std::ranges::find(kApart, name) != std::end(kApart);
 }
 
+/// Tiles that are left to cubit name a set, and its members are descriptors of the cover by their own texts.
+bool names_a_set(const std::string& field, const std::string& value) {
+  return field.starts_with("tile_") && value == "auto";
+}
+
 /// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
 std::vector<std::string> accepted_values(const std::string& name, const std::string& accepts) {
   if (name == "heads_per_kv") return {std::begin(kHeads), std::end(kHeads)};
@@ -76,8 +81,10 @@ std::vector<std::string> accepted_values(const std::string& name, const std::str
     return values;
   }
   std::istringstream words(accepts);
-  for (std::string word; std::getline(words >> std::ws, word, ',');)
+  for (std::string word; std::getline(words >> std::ws, word, ',');) {
+    if (names_a_set(name, word)) continue;
     values.push_back(word == "name@hash" ? cover_score() : word);
+  }
   return values;
 }
 

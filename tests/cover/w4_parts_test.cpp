@@ -58,23 +58,25 @@ TEST_P(W4Parts, ManyBecomeOneProductWithTheSameBitsEveryTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, W4Parts,
-                         ::testing::Values(std::pair{"w4a16_gemm:tile_m=64", 37},
-                                           std::pair{"w4a16_gemm:group_size=32,element=bf16,tile_m=64", 70},
-                                           std::pair{"w4a16_gemm:tile_m=32,function=silu_gate", 19},
-                                           std::pair{"w4a16_gemm:tile_m=16", 9},
-                                           std::pair{"w4a16_gemm:group_size=32,tile_n=64", 13},
+                         ::testing::Values(std::pair{"w4a16_gemm:tile_m=64,tile_n=256", 37},
+                                           std::pair{"w4a16_gemm:group_size=32,element=bf16,tile_m=64,tile_n=256", 70},
+                                           std::pair{"w4a16_gemm:tile_m=32,tile_n=256,function=silu_gate", 19},
+                                           std::pair{"w4a16_gemm:tile_m=16,tile_n=256", 9},
+                                           std::pair{"w4a16_gemm:group_size=32,tile_m=16,tile_n=64", 13},
                                            std::pair{"w4a16_gemm:format=symmetric,tile_m=8,tile_n=128", 9},
-                                           std::pair{"w4a16_gemm:element=bf16,tile_n=96", 13},
-                                           std::pair{"w4a16_gemm:tile_n=160", 9},
-                                           std::pair{"w4a16_gemm:format=awq,tile_n=128,function=silu_gate", 13}));
+                                           std::pair{"w4a16_gemm:element=bf16,tile_m=16,tile_n=96", 13},
+                                           std::pair{"w4a16_gemm:tile_m=16,tile_n=160", 9},
+                                           std::pair{"w4a16_gemm:format=awq,tile_m=16,tile_n=128,function=silu_gate",
+                                                     13}));
 
 // In the order in which they come, in a workspace that has other sums in it: the first to come stores, and the last
 // leaves the counters zero. Of 9 rows some lanes have none.
 TEST(W4AtomicParts, AddUpOverWhatWasThereAndLeaveCountersZero) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   for (const auto& [text, architecture] :
-       {std::pair{"w4a16_gemm:tile_m=16,function=silu_gate,bias=true,element=bf16,atomic_splits=true", "cpu:sm_80"},
-        {"w4a16_gemm:tile_m=8,atomic_splits=true", "cpu:sm_90a"}}) {
+       {std::pair{"w4a16_gemm:tile_m=16,tile_n=256,function=silu_gate,bias=true,element=bf16,atomic_splits=true",
+                  "cpu:sm_80"},
+        {"w4a16_gemm:tile_m=8,tile_n=256,atomic_splits=true", "cpu:sm_90a"}}) {
     SCOPED_TRACE(text);
     const Device device(architecture);
     device.watch(CUBIT_WATCH_MEMORY);
@@ -110,7 +112,7 @@ std::size_t index_of(const std::vector<cubit_tensor>& tensors, std::string_view 
 // <cubit/w4a16_gemm.hpp> allows, of weights that are farthest from their zeros.
 TEST(W4Scales, OfActivationOrderMayBeAsLargeAsAnFp16OfTheWeightIs) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  constexpr const char* kText = "w4a16_gemm:group_size=32,tile_m=8,activation_order=true";
+  constexpr const char* kText = "w4a16_gemm:group_size=32,tile_m=8,tile_n=256,activation_order=true";
   constexpr std::uint16_t kScale = 0x6bff;  // 4094
   const Device device("cpu:sm_80");
   const Kernel kernel = engine().get(kText, "cpu:sm_80");
@@ -157,21 +159,23 @@ TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
 INSTANTIATE_TEST_SUITE_P(
     Kernels, W4Teams,
     ::testing::Values("w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80",
-                      "w4a16_gemm:tile_n=64,group_size=32,function=silu_gate",
-                      "w4a16_gemm:format=awq,group_size=32,tile_n=64",
-                      "w4a16_gemm:format=awq,group_size=32,element=bf16,tile_n=128",
+                      "w4a16_gemm:tile_m=16,tile_n=64,group_size=32,function=silu_gate",
+                      "w4a16_gemm:format=awq,group_size=32,tile_m=16,tile_n=64",
+                      "w4a16_gemm:format=awq,group_size=32,element=bf16,tile_m=16,tile_n=128",
                       "w4a16_gemm:format=awq,group_size=all,tile_m=8,tile_n=224",
-                      "w4a16_gemm:format=awq,group_size=32,tile_n=128,function=silu_gate",
-                      "w4a16_gemm:format=awq,group_size=all,tile_n=32,alignment=4",
-                      "w4a16_gemm:bits=8,group_size=32,element=bf16,tile_n=64", "w4a16_gemm:group_size=32,tile_n=128",
-                      "w4a16_gemm:format=awq,group_size=32,tile_n=160",
-                      "w4a16_gemm:group_size=32,element=bf16,tile_n=160", "w4a16_gemm:group_size=32,tile_m=8,tile_n=96",
-                      "w4a16_gemm:format=awq,group_size=all,tile_n=96", "w4a16_gemm:group_size=all,tile_n=224",
-                      "w4a16_gemm:tile_m=8,group_size=32,tile_n=224",
-                      "w4a16_gemm:group_size=32,element=bf16,tile_n=32,family=sm90",
+                      "w4a16_gemm:format=awq,group_size=32,tile_m=16,tile_n=128,function=silu_gate",
+                      "w4a16_gemm:format=awq,group_size=all,tile_m=16,tile_n=32,alignment=4",
+                      "w4a16_gemm:bits=8,group_size=32,element=bf16,tile_m=16,tile_n=64",
+                      "w4a16_gemm:group_size=32,tile_m=16,tile_n=128",
+                      "w4a16_gemm:format=awq,group_size=32,tile_m=16,tile_n=160",
+                      "w4a16_gemm:group_size=32,element=bf16,tile_m=16,tile_n=160",
+                      "w4a16_gemm:group_size=32,tile_m=8,tile_n=96",
+                      "w4a16_gemm:format=awq,group_size=all,tile_m=16,tile_n=96",
+                      "w4a16_gemm:group_size=all,tile_m=16,tile_n=224", "w4a16_gemm:tile_m=8,group_size=32,tile_n=224",
+                      "w4a16_gemm:group_size=32,element=bf16,tile_m=16,tile_n=32,family=sm90",
                       "w4a16_gemm:format=symmetric,group_size=all,tile_m=8,tile_n=128",
-                      "w4a16_gemm:group_size=32,tile_n=128,function=silu_gate",
-                      "w4a16_gemm:group_size=all,tile_n=128,function=silu_gate",
+                      "w4a16_gemm:group_size=32,tile_m=16,tile_n=128,function=silu_gate",
+                      "w4a16_gemm:group_size=all,tile_m=16,tile_n=128,function=silu_gate",
                       "w4a16_gemm:tile_m=8,group_size=32,tile_n=128,function=silu_gate,element=bf16"));
 
 }  // namespace

@@ -137,13 +137,15 @@ TEST_P(RoundTrip, GivesTheProductWithinTheReportedError) {
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, RoundTrip,
-    ::testing::Values(std::pair{"w4_quantize:group_size=32", "w4a16_gemm:group_size=32"},
-                      std::pair{"w4_quantize:format=gptq_v2,group_size=32", "w4a16_gemm:format=gptq_v2,group_size=32"},
-                      std::pair{"w4_quantize:format=awq,group_size=32", "w4a16_gemm:format=awq,group_size=32"},
-                      std::pair{"w4_quantize:format=symmetric,group_size=32",
-                                "w4a16_gemm:format=symmetric,group_size=32"},
-                      std::pair{"w4_quantize:format=awq,group_size=all", "w4a16_gemm:format=awq,group_size=all"},
-                      std::pair{"w4_quantize:group_size=32,scheme=symmetric", "w4a16_gemm:group_size=32"}));
+    ::testing::Values(
+        std::pair{"w4_quantize:group_size=32", "w4a16_gemm:group_size=32,tile_m=16,tile_n=256"},
+        std::pair{"w4_quantize:format=gptq_v2,group_size=32",
+                  "w4a16_gemm:format=gptq_v2,group_size=32,tile_m=16,tile_n=256"},
+        std::pair{"w4_quantize:format=awq,group_size=32", "w4a16_gemm:format=awq,group_size=32,tile_m=16,tile_n=256"},
+        std::pair{"w4_quantize:format=symmetric,group_size=32",
+                  "w4a16_gemm:format=symmetric,group_size=32,tile_m=16,tile_n=256"},
+        std::pair{"w4_quantize:format=awq,group_size=all", "w4a16_gemm:format=awq,group_size=all,tile_m=16,tile_n=256"},
+        std::pair{"w4_quantize:group_size=32,scheme=symmetric", "w4a16_gemm:group_size=32,tile_m=16,tile_n=256"}));
 
 }  // namespace
 }  // namespace cubit::tests

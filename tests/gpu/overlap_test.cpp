@@ -53,12 +53,12 @@ class OverlapGpu : public GpuTest {
 };
 
 const std::vector<std::string> kGemms = {
-    "w4a16_gemm:tile_m=8",
-    "w4a16_gemm",
-    "w4a16_gemm:tile_m=32",
-    "w4a16_gemm:tile_m=64,element=bf16",
-    "w4a16_gemm:tile_m=32,family=sm80",
-    "w4a16_gemm:batch_invariant=true,element=bf16",
+    "w4a16_gemm:tile_m=8,tile_n=256",
+    "w4a16_gemm:tile_m=16,tile_n=256",
+    "w4a16_gemm:tile_m=32,tile_n=256",
+    "w4a16_gemm:tile_m=64,element=bf16,tile_n=256",
+    "w4a16_gemm:tile_m=32,tile_n=256,family=sm80",
+    "w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true,element=bf16",
 };
 const std::vector<std::string> kAttention = {
     "gqa_decode:heads_per_kv=8",

@@ -35,6 +35,11 @@ def sized(n: int, k: int) -> Callable[[dict], bool]:
     return lambda case: case["group"].startswith("gptq") and (case["sizes"]["n"], case["sizes"]["k"]) == (n, k)
 
 
+def invariant(n: int, k: int) -> Callable[[dict], bool]:
+    return lambda case: (case["descriptor"].endswith("batch_invariant=true") and
+                         (case["sizes"]["n"], case["sizes"]["k"]) == (n, k))
+
+
 INT4 = "kv=int4_rows,groups=4"
 SHAPES = [(4096, 4096), (8192, 8192), (28672, 8192), (8192, 28672), (16384, 16384)]
 CACHES = {"bf16": "", "int8_split": ",kv=int8_split", "fp8_e4m3": ",kv=fp8_e4m3", "int4_rows, 4 groups": f",{INT4}",
@@ -118,6 +123,9 @@ TABLES = [
            case["descriptor"] in (f"w4a16_gemm:{fields}tile_m=8,tile_n=64", f"w4a16_gemm:{fields}tile_n=64")
            for name, fields in MULTIPLIED.items()},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16)]),
+    Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=1 | M=16 | M=64 |", "w4a16_gemm_h200.json",
+          {"default": sized(8192, 8192), "`batch_invariant=true`": invariant(8192, 8192)},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64)]),
     Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",
           "kv_append_h200.json", {name: of("kv_append", fields) for name, fields in APPENDED.items()},
           [called("prefill"), called("decode")]),

@@ -36,7 +36,7 @@ constexpr const char* kManySplits = "batch=1,context=1000,kv_heads=8,splits=20";
 constexpr const char* kSplit = "batch=1,context=3995,splits=2";
 constexpr const char* kManyItems = "batch=200,context=300";  // several work items per block
 
-constexpr const char* kGemm = "w4a16_gemm:tile_m=8";
+constexpr const char* kGemm = "w4a16_gemm:tile_m=8,tile_n=256";
 constexpr const char* kIntraBlockGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80";
 constexpr const char* kIntraBlockGemmSizes = "m=3,n=64,k=4096";
 constexpr const char* kNarrowGemm = "w4a16_gemm:tile_m=8,tile_n=64,group_size=32";
@@ -45,15 +45,15 @@ constexpr const char* kNarrowGemm128 =
     "w4a16_gemm:tile_m=8,tile_n=128,group_size=32";  // a stage serves different warp groups
 constexpr const char* kNarrowGemm128Sizes = "m=3,n=128,k=8192,decomposition=1";
 constexpr const char* kNarrowSlicesSizes = "m=3,n=128,k=2048,decomposition=2,splits=2";
-constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,family=sm75";
+constexpr const char* kHeldGemm = "w4a16_gemm:tile_m=8,tile_n=256,family=sm75";
 constexpr const char* kHeldGemmSizes = "m=3,n=256,k=512,decomposition=1";
-constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,family=sm90";
+constexpr const char* kWgmma = "w4a16_gemm:tile_m=16,tile_n=256,family=sm90";
 constexpr const char* kWgmmaSizes = "m=9,n=256,k=2048,decomposition=1";
-constexpr const char* kPersistent = "w4a16_gemm:group_size=64,tile_m=64,family=sm90_persistent";
+constexpr const char* kPersistent = "w4a16_gemm:group_size=64,tile_m=64,tile_n=256,family=sm90_persistent";
 constexpr const char* kPersistentSizes = "m=66,n=264,k=1024,decomposition=1";
 constexpr const char* kSharedSizes = "m=130,n=256,k=512,decomposition=3";  // three tiles of two clusters
 constexpr const char* kDividedSizes = "m=70,n=136,k=512,decomposition=2,splits=2";
-constexpr const char* kReorders = "w4a16_gemm:tile_m=64";
+constexpr const char* kReorders = "w4a16_gemm:tile_m=64,tile_n=256";
 constexpr const char* kReordersSizes = "m=9,n=512,k=1024,decomposition=1";
 constexpr const char* kClusterSizes = "m=9,n=256,k=2048,decomposition=2,splits=2";
 constexpr const char* kAppend = "kv_append:kv=int4_rows,groups=4,rotary=half_split";

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
@@ -36,84 +37,163 @@ std::string suggested_gemm(const char* text, int m, int n, int k) {
   return suggested(text, {{"m", m}, {"n", n}, {"k", k}});
 }
 
-/// Each of these tiles was the fastest of all measured tiles: bench/notes/w4a16_gemm.md.
-TEST(SuggestedTiles, AreThoseThatWereMeasuredToBeFastest) {
+std::string tile_of(const std::string& text) {
+  const W4a16Gemm descriptor = w4a16_gemm::parse(text);
+  return fmt::format("{}x{}", descriptor.tile_m, descriptor.tile_n);
+}
+
+/// The descriptor of a result that was recorded before there were sets, when tile_m=16 and tile_n=256 were left out.
+W4a16Gemm recorded(std::string text) {
+  for (const auto& [name, field] : {std::pair{"tile_m=", "tile_m=16"}, std::pair{"tile_n=", "tile_n=256"}}) {
+    if (text.find(name) == std::string::npos)
+      text += (text.find(':') == std::string::npos ? ":" : ",") + std::string(field);
+  }
+  return w4a16_gemm::parse(text);
+}
+
+double modelled(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments& sizes) {
+  const auto block = w4a16_gemm::plan_block(descriptor, *h200().architecture);
+  return w4a16_gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, h200()), h200());
+}
+
+/// Every kernel of the set, with any tile, that the device's architecture serves.
+std::vector<W4a16Gemm> kernels_of_all_tiles(W4a16Gemm kernel, const runtime::DeviceFacts& device) {
+  std::vector<W4a16Gemm> kernels;
+  for (const int rows : w4a16_gemm::kTileRows) {
+    for (const int columns : w4a16_gemm::kTileColumns) {
+      kernel.tile_m = rows;
+      kernel.tile_n = columns;
+      if (w4a16_gemm::is_served(kernel) && serves(w4a16_gemm::families(), kernel, *device.architecture))
+        kernels.push_back(kernel);
+    }
+  }
+  return kernels;
+}
+
+/// Of all tiles, the tile that the model chooses.
+std::string fastest_tile(const char* text, int m, int n, int k) {
+  const W4a16Gemm set = w4a16_gemm::parse(text);
+  const w4a16_gemm::GemmChoice choice(set, kernels_of_all_tiles(set, h200()), *h200().architecture);
+  cubit_w4a16_gemm_arguments sizes{};
+  sizes.m = m;
+  sizes.n = n;
+  sizes.k = k;
+  sizes.activation_stride = k;
+  return tile_of(choice.member(choice.choose_by_sizes(sizes, h200())).text());
+}
+
+/// Each of these tiles was the fastest of all measured tiles: bench/notes/w4a16_gemm.md. The tiles are written as
+/// "8x32": tile_m=8, tile_n=32.
+TEST(ModelledTiles, AreThoseThatWereMeasuredToBeFastest) {
   struct Cell {
     int n, k;
     std::array<const char*, 6> of_rows;  ///< for 1, 8, 16, 32, 64 and 128 rows
   };
-  const Cell cells[] = {
-      {4096, 4096, {"tile_m=8,tile_n=32", "tile_m=8,tile_n=32", "tile_n=32", "tile_n=64", "tile_n=128", "tile_m=32"}},
-      {8192, 8192, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
-      {28672,
-       8192,
-       {"tile_m=8,tile_n=224", "tile_m=8,tile_n=224", "tile_n=224", "tile_m=32", "tile_m=64", "tile_m=64"}},
-      {8192, 28672, {"tile_m=8,tile_n=64", "tile_m=8,tile_n=64", "tile_n=64", "tile_m=32", "tile_m=64", "tile_m=64"}},
-      {16384,
-       16384,
-       {"tile_m=8,tile_n=128", "tile_m=8,tile_n=128", "tile_n=128", "tile_m=32", "tile_m=64", "tile_m=64"}}};
+  const Cell cells[] = {{4096, 4096, {"8x32", "8x32", "16x32", "16x64", "16x128", "32x256"}},
+                        {8192, 8192, {"8x64", "8x64", "16x64", "32x256", "64x256", "64x256"}},
+                        {28672, 8192, {"8x224", "8x224", "16x224", "32x256", "64x256", "64x256"}},
+                        {8192, 28672, {"8x64", "8x64", "16x64", "32x256", "64x256", "64x256"}},
+                        {16384, 16384, {"8x128", "8x128", "16x128", "32x256", "64x256", "64x256"}}};
   constexpr int kRows[] = {1, 8, 16, 32, 64, 128};
   for (const Cell& cell : cells)
     for (std::size_t i = 0; i < std::size(kRows); ++i)
-      EXPECT_EQ(suggested_gemm("w4a16_gemm", kRows[i], cell.n, cell.k), std::string("w4a16_gemm:") + cell.of_rows[i])
+      EXPECT_EQ(fastest_tile("w4a16_gemm", kRows[i], cell.n, cell.k), cell.of_rows[i])
           << cell.n << " x " << cell.k << ", " << kRows[i] << " rows";
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 8192, 8192), "w4a16_gemm:format=awq,tile_m=8,tile_n=64");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 28672, 8192), "w4a16_gemm:format=awq,tile_m=8");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 4096, 4096), "w4a16_gemm:format=awq,tile_m=8,tile_n=64");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 16, 4096, 4096), "w4a16_gemm:format=awq,tile_n=64");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 8192, 28672), "w4a16_gemm:format=awq,tile_m=8,tile_n=128");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:format=awq", 1, 16384, 16384), "w4a16_gemm:format=awq,tile_m=8,tile_n=128");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:family=sm80", 1, 16384, 16384), "w4a16_gemm:tile_m=8,family=sm80");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:family=sm80", 16, 28672, 8192), "w4a16_gemm:family=sm80");
+  const auto of_awq = [](int m, int n, int k) { return fastest_tile("w4a16_gemm:format=awq", m, n, k); };
+  EXPECT_EQ(of_awq(1, 8192, 8192), "8x64");
+  EXPECT_EQ(of_awq(1, 28672, 8192), "8x256");
+  EXPECT_EQ(of_awq(1, 4096, 4096), "8x64");
+  EXPECT_EQ(of_awq(16, 4096, 4096), "16x64");
+  EXPECT_EQ(of_awq(1, 8192, 28672), "8x128");
+  EXPECT_EQ(of_awq(1, 16384, 16384), "8x128");
+  EXPECT_EQ(fastest_tile("w4a16_gemm:family=sm80", 1, 16384, 16384), "8x256");
+  EXPECT_EQ(fastest_tile("w4a16_gemm:family=sm80", 16, 28672, 8192), "16x256");
 }
 
-double modelled(const std::string& text, const cubit_w4a16_gemm_arguments& sizes) {
-  const auto block = w4a16_gemm::plan_block(w4a16_gemm::parse(text), *h200().architecture);
-  return w4a16_gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, h200()), h200());
-}
+/// What choices lose against the fastest tile of a sweep.
+struct Losses {
+  std::size_t cells = 0;
+  std::size_t unmeasured = 0;  ///< cells whose chosen tile is not in the sweep
+  std::size_t within_3_percent = 0;
+  double most = 0;
+  std::string worst;
+};
 
-/// The file holds a device's times of every tile for eleven layers of models (bench/tile_sweep.py). Suggestions for
-/// that device take at most `most_lost` longer than the fastest tile.
-void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
-                        double most_lost) {
+/// The file holds a device's times of every tile for eleven layers of models (bench/tile_sweep.py).
+Losses losses_of(const w4a16_gemm::GemmChoice& choice, const std::string& file_name,
+                 const runtime::DeviceFacts& device) {
   std::ifstream file(CUBIT_RESULTS "/" + file_name);
   std::map<std::array<int, 3>, std::map<std::string, double>> cells;
   for (const auto& one : nlohmann::json::parse(file)) {
     const std::array<int, 3> sizes = {one.at("m"), one.at("n"), one.at("k")};
-    cells[sizes][one.at("measured").at("descriptor")] = one.at("measured").at("microseconds");
+    const W4a16Gemm descriptor = recorded(one.at("measured").at("descriptor").get<std::string>());
+    cells[sizes][descriptor.text()] = one.at("measured").at("microseconds");
   }
-  EXPECT_EQ(cells.size(), count);
+  Losses losses;
+  losses.cells = cells.size();
   for (const auto& [sizes, times] : cells) {
-    const std::string text = suggested("w4a16_gemm", {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}, device);
-    const auto fastest = std::ranges::min(times | std::views::values);
-    if (!times.contains(text)) {  // the sweep has tiles of at most 64 rows
-      EXPECT_GT(w4a16_gemm::parse(text).tile_m, 64) << text;
-      cubit_w4a16_gemm_arguments arguments{};
-      std::tie(arguments.m, arguments.n, arguments.k) = std::tuple(sizes[0], sizes[1], sizes[2]);
-      EXPECT_LE(modelled(text, arguments), (1 + most_lost) * fastest) << text;
+    cubit_w4a16_gemm_arguments launch{};
+    launch.m = sizes[0];
+    launch.n = sizes[1];
+    launch.k = sizes[2];
+    launch.activation_stride = launch.k;
+    const std::string text = choice.member(choice.choose_by_sizes(launch, device)).text();
+    if (!times.contains(text)) {
+      ++losses.unmeasured;
       continue;
     }
-    for (const auto& [other, time] : times)
-      EXPECT_LE(times.at(text), (1 + most_lost) * time)
-          << sizes[0] << " rows of " << sizes[1] << " x " << sizes[2] << ": " << text << " and not " << other;
+    const auto best =
+        std::min_element(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const double lost = times.at(text) / best->second - 1;
+    losses.within_3_percent += lost <= 0.03 ? 1 : 0;
+    if (lost <= losses.most) continue;
+    losses.most = lost;
+    losses.worst = fmt::format("{} rows of {} x {}: {} and not {}", sizes[0], sizes[1], sizes[2], text, best->first);
   }
+  return losses;
 }
 
-TEST(SuggestedTiles, LoseLittleAgainstTheBestOfASweep) {
+/// Of all tiles, the model chooses tiles that take at most `most_lost` longer than the fastest tile.
+void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
+                        double most_lost) {
+  const w4a16_gemm::GemmChoice choice({}, kernels_of_all_tiles({}, device), *device.architecture);
+  const Losses losses = losses_of(choice, file_name, device);
+  EXPECT_EQ(losses.cells, count);
+  EXPECT_LE(losses.unmeasured, 3u) << "the sweep has tiles of at most 64 rows";
+  EXPECT_LE(losses.most, most_lost) << losses.worst;
+}
+
+TEST(ModelledTiles, LoseLittleAgainstTheBestOfASweep) {
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
 }
 
 // An H100 has as many multiprocessors as an H200, and a memory that is a third slower.
-TEST(SuggestedTiles, LoseLittleOnASlowerMemory) {
-  runtime::DeviceFacts h100 = h200();
-  h100.memory_bytes_per_second = 3352320000000;
-  expect_little_lost("w4a16_gemm_tiles_h100.json", 22, h100, 0.04);
+runtime::DeviceFacts h100() {
+  runtime::DeviceFacts device = h200();
+  device.memory_bytes_per_second = 3352320000000;
+  return device;
 }
 
-TEST(SuggestedTiles, TakeAnUnknownMemoryForAnH200s) {
+TEST(ModelledTiles, LoseLittleOnASlowerMemory) { expect_little_lost("w4a16_gemm_tiles_h100.json", 22, h100(), 0.04); }
+
+TEST(ModelledTiles, TakeAnUnknownMemoryForAnH200s) {
   runtime::DeviceFacts unknown = h200();
   unknown.memory_bytes_per_second = 0;
   expect_little_lost("w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
+}
+
+// A set leaves out tiles that few layers want (bench/notes/w4a16_gemm.md). The sweeps have no tiles of 16 rows for one
+// row.
+TEST(SuggestedTiles, OfASetLoseLittleAgainstTheBestOfASweep) {
+  const w4a16_gemm::GemmChoice choice({}, *h200().architecture);
+  const Losses on_h200 = losses_of(choice, "w4a16_gemm_tiles_h200.json", h200());
+  EXPECT_LE(on_h200.unmeasured, 4u);
+  EXPECT_GE(on_h200.within_3_percent + on_h200.unmeasured, on_h200.cells - 6);
+  EXPECT_LE(on_h200.most, 0.15) << on_h200.worst;
+  const Losses on_h100 = losses_of(choice, "w4a16_gemm_tiles_h100.json", h100());
+  EXPECT_LE(on_h100.unmeasured, 2u);
+  EXPECT_GE(on_h100.within_3_percent + on_h100.unmeasured, on_h100.cells - 6);
+  EXPECT_LE(on_h100.most, 0.19) << on_h100.worst;
 }
 
 // Nobody has timed which split-K factors are fastest with a slower memory.
@@ -149,17 +229,17 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
     sizes.m = one.at("sizes").at("m").get<std::int32_t>();
     sizes.n = one.at("sizes").at("n").get<std::int32_t>();
     sizes.k = one.at("sizes").at("k").get<std::int32_t>();
-    const auto text = one.at("descriptor").get<std::string>();
+    const W4a16Gemm descriptor = recorded(one.at("descriptor").get<std::string>());
+    const std::string text = descriptor.text();
     const auto measured = one.at("microseconds").get<double>();
-    const double missed = std::fabs(modelled(text, sizes) / measured - 1);
+    const double missed = std::fabs(modelled(descriptor, sizes) / measured - 1);
     EXPECT_LT(missed, kMostMissed) << one.at("name") << " " << text;
-    const W4a16Gemm descriptor = w4a16_gemm::parse(text);
     if (descriptor.element != Element::fp16 || descriptor.group_size != 128 || descriptor.batch_invariant) continue;
     ++fitted;
     near += missed < kUsuallyMissed ? 1 : 0;
     if (missed >= kUsuallyMissed)
       far += fmt::format("\n{} {}: {:.2f} us, modelled {:.2f}", one.at("name").get<std::string>(), text, measured,
-                         modelled(text, sizes));
+                         modelled(descriptor, sizes));
   }
   EXPECT_GE(fitted, 50);
   EXPECT_GE(near, fitted - 2) << far;
@@ -174,10 +254,10 @@ TEST(SuggestedTiles, SplitKFactorsAreModelledToo) {
   constexpr Measured kAll[] = {{"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 1, 9.7},
                                {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 8192, 2, 7.0},
                                {"w4a16_gemm:tile_m=8,tile_n=64", 1, 1024, 4096, 4, 4.2},
-                               {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 1, 10.7},
-                               {"w4a16_gemm:tile_n=64", 16, 2048, 8192, 2, 7.8},
-                               {"w4a16_gemm:tile_n=64", 16, 4096, 4096, 2, 6.4},
-                               {"w4a16_gemm:tile_n=128", 16, 8192, 8192, 2, 13.9}};
+                               {"w4a16_gemm:tile_m=16,tile_n=64", 16, 2048, 8192, 1, 10.7},
+                               {"w4a16_gemm:tile_m=16,tile_n=64", 16, 2048, 8192, 2, 7.8},
+                               {"w4a16_gemm:tile_m=16,tile_n=64", 16, 4096, 4096, 2, 6.4},
+                               {"w4a16_gemm:tile_m=16,tile_n=128", 16, 8192, 8192, 2, 13.9}};
   for (const Measured& one : kAll) {
     cubit_w4a16_gemm_arguments sizes{};
     sizes.m = one.m;
@@ -185,7 +265,8 @@ TEST(SuggestedTiles, SplitKFactorsAreModelledToo) {
     sizes.k = one.k;
     sizes.decomposition = CUBIT_W4A16_SPLIT_K;
     sizes.splits = one.splits;
-    EXPECT_NEAR(modelled(one.text, sizes), one.microseconds, 0.07 * one.microseconds) << one.text << " " << one.splits;
+    EXPECT_NEAR(modelled(w4a16_gemm::parse(one.text), sizes), one.microseconds, 0.07 * one.microseconds)
+        << one.text << " " << one.splits;
   }
 }
 
@@ -194,15 +275,15 @@ TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
   for (const char* field : {"batch_invariant=true", "activation_order=true", "family=sm75"}) {
     const std::string text = std::string("w4a16_gemm:") + field;
     const auto with = [&](const char* tile) { return "w4a16_gemm:" + std::string(tile) + field; };
-    EXPECT_EQ(suggested_gemm(text.c_str(), 3, 8192, 8192), with("tile_m=8,"));
-    EXPECT_EQ(suggested_gemm(text.c_str(), 9, 8192, 8192), with(""));
-    EXPECT_EQ(suggested_gemm(text.c_str(), 17, 8192, 8192), with("tile_m=32,"));
-    EXPECT_EQ(suggested_gemm(text.c_str(), 1000, 8192, 8192), with("tile_m=64,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 3, 8192, 8192), with("tile_m=8,tile_n=256,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 9, 8192, 8192), with("tile_m=16,tile_n=256,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 17, 8192, 8192), with("tile_m=32,tile_n=256,"));
+    EXPECT_EQ(suggested_gemm(text.c_str(), 1000, 8192, 8192), with("tile_m=64,tile_n=256,"));
   }
   EXPECT_EQ(suggested_gemm("w4a16_gemm:bits=8,batch_invariant=true", 1000, 8192, 8192),
-            "w4a16_gemm:bits=8,tile_m=32,batch_invariant=true");
+            "w4a16_gemm:bits=8,tile_m=32,tile_n=256,batch_invariant=true");
   EXPECT_EQ(suggested("w4a16_gemm", {{"m", 64}, {"n", 1024}, {"k", 1024}}, made_up_device("sm_75", 40)),
-            "w4a16_gemm:tile_m=64");
+            "w4a16_gemm:tile_m=64,tile_n=256");
 }
 
 TEST(SuggestedTiles, LeaveOtherFieldsAloneAndAreLegalEverywhere) {
@@ -231,15 +312,19 @@ TEST(SuggestedTiles, LeaveOtherFieldsAloneAndAreLegalEverywhere) {
   }
 }
 
-TEST(SuggestedTiles, DoNotDependOnTheTilesGiven) {
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_m=64", 1, 8192, 8192), "w4a16_gemm:tile_m=8,tile_n=64");
-  EXPECT_EQ(suggested_gemm("w4a16_gemm:tile_n=224", 64, 8192, 8192), "w4a16_gemm:tile_m=64");
+TEST(SuggestedTiles, StayWithinTheTilesGiven) {
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_m=64", 1, 8192, 8192)), "64x256");
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_n=160", 1, 8192, 8192)), "8x160");
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_n=256", 2000, 8192, 8192)), "256x256");
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_n=224", 1, 8192, 8192)), "8x224");
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_n=224", 64, 8192, 8192)), "16x224");
+  EXPECT_EQ(tile_of(suggested_gemm("w4a16_gemm:tile_m=8,tile_n=160", 64, 8192, 8192)), "8x160");
 }
 
 TEST(SuggestedTiles, FollowTheNumberOfMultiprocessors) {
-  const Numbers sizes = {{"m", 1}, {"n", 4096}, {"k", 4096}};
-  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=32");
-  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 64)), "w4a16_gemm:tile_m=8,tile_n=64");
+  const Numbers sizes = {{"m", 1}, {"n", 8192}, {"k", 8192}};
+  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 132)), "w4a16_gemm:tile_m=8,tile_n=64");
+  EXPECT_EQ(suggested("w4a16_gemm", sizes, made_up_device("sm_90a", 96)), "w4a16_gemm:tile_m=8,tile_n=256");
   // There are more tiles than counters for split-K.
   EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 1}, {"n", 65536}, {"k", 8192}}, made_up_device("sm_90a", 3000)));
 }
@@ -268,17 +353,16 @@ TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
       [] { suggested_gemm("w4a16_gemm:format=awq", 1, 40, 128); },
       "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4 "
       "in the descriptor");
-  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 2147483391}, {"n", 64}, {"k", 128}}), "w4a16_gemm:tile_m=256");
+  EXPECT_EQ(suggested("w4a16_gemm", {{"m", 2147483391}, {"n", 64}, {"k", 128}}), "w4a16_gemm:tile_m=256,tile_n=256");
 }
 
 TEST(SuggestedTiles, ServeADeviceOfOneMultiprocessor) {
   EXPECT_NO_THROW(suggested("w4a16_gemm", {{"m", 512}, {"n", 4096}, {"k", 4096}}, made_up_device("sm_90a", 1)));
 }
 
-// No tile of 16 rows has that family.
 TEST(SuggestedTiles, AreOfTheNamedFamily) {
-  EXPECT_EQ(suggested("w4a16_gemm:tile_m=128,family=sm90_persistent", {{"m", 512}, {"n", 8192}, {"k", 8192}}),
-            "w4a16_gemm:tile_m=256,family=sm90_persistent");
+  EXPECT_EQ(suggested("w4a16_gemm:family=sm90_persistent", {{"m", 512}, {"n", 8192}, {"k", 8192}}),
+            "w4a16_gemm:tile_m=256,tile_n=256,family=sm90_persistent");
 }
 
 TEST(SuggestedTiles, AreRefusedWhereThereIsNoKernelAtAll) {

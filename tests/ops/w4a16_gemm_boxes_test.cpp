@@ -40,7 +40,7 @@ std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& argum
 TEST(GemmBoxes, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
   auto arguments = arguments_of(100, 1032, 640);
   arguments.activation_stride = 704;
-  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=64", arguments);
+  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=64,tile_n=256", arguments);
   ASSERT_EQ(maps.size(), 3u);
   EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
                                          .element_bytes = 4,
@@ -71,10 +71,10 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByKActivationsAndScales) {
 TEST(GemmBoxes, NarrowBlocksCopyScalesOfAllNeighbouringColumns) {
   const auto arguments = arguments_of(16, 1024, 640);
   const auto box_of = [&](const char* text, std::size_t map) { return maps_of(text, arguments).at(map).box; };
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128", 1), (std::array<std::uint32_t, 5>{64, 16}));
-  EXPECT_EQ(box_of("w4a16_gemm:group_size=32,tile_n=128", 2), (std::array<std::uint32_t, 5>{128, 4}));
-  EXPECT_EQ(box_of("w4a16_gemm:tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_m=16,tile_n=128", 0), (std::array<std::uint32_t, 5>{32, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_m=16,tile_n=128", 1), (std::array<std::uint32_t, 5>{64, 16}));
+  EXPECT_EQ(box_of("w4a16_gemm:group_size=32,tile_m=16,tile_n=128", 2), (std::array<std::uint32_t, 5>{128, 4}));
+  EXPECT_EQ(box_of("w4a16_gemm:tile_m=16,tile_n=128,function=silu_gate", 2), (std::array<std::uint32_t, 5>{64, 1}));
 }
 
 // By n the rows of a narrow block are short: one box holds them, swizzled within its width, and a line of the L2 cache
@@ -91,12 +91,12 @@ TEST(GemmBoxes, NarrowBlocksCopyWordsByNInOneBox) {
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=64", 8, TensorSwizzle::span32);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128", 16, TensorSwizzle::span64);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=224", 28, TensorSwizzle::none);
-  expect_words("w4a16_gemm:format=awq,tile_n=96", 12, TensorSwizzle::none);
+  expect_words("w4a16_gemm:format=awq,tile_m=16,tile_n=96", 12, TensorSwizzle::none);
   expect_words("w4a16_gemm:format=awq,tile_m=8,tile_n=128,function=silu_gate", 8, TensorSwizzle::span32);
 }
 
 TEST(GemmBoxes, FamilySm90HasMapsOfWordsByN) {
-  const auto maps = maps_of("w4a16_gemm:format=awq,tile_m=64", arguments_of(64, 512, 384));
+  const auto maps = maps_of("w4a16_gemm:format=awq,tile_m=64,tile_n=256", arguments_of(64, 512, 384));
   ASSERT_EQ(maps.size(), 3u);
   EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
                                          .element_bytes = 4,
@@ -113,7 +113,7 @@ TEST(GemmBoxes, FamilySm90HasMapsOfWordsByN) {
 TEST(GemmBoxes, MapsOfOneRowAndOfOneGroup) {
   auto arguments = arguments_of(1, 256, 328);
   arguments.activation_stride = 0;
-  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=all", arguments);
+  const auto maps = maps_of("w4a16_gemm:tile_m=32,group_size=all,tile_n=256", arguments);
   ASSERT_EQ(maps.size(), 3u);
   EXPECT_EQ(maps[1].sizes[1], 1u);
   EXPECT_EQ(maps[1].strides[0], 2u * 328) << "a map of one row still needs a stride";
@@ -123,13 +123,13 @@ TEST(GemmBoxes, MapsOfOneRowAndOfOneGroup) {
 TEST(GemmBoxes, FamilySm80HasNoMapsAndTakesRowsThatAreAllTheSame) {
   auto arguments = arguments_of(100, 256, 128);
   arguments.activation_stride = 0;
-  EXPECT_TRUE(maps_of("w4a16_gemm:tile_m=32,family=sm80", arguments).empty());
+  EXPECT_TRUE(maps_of("w4a16_gemm:tile_m=32,tile_n=256,family=sm80", arguments).empty());
 }
 
 // Family sm90 reorders the activations of many rows in the workspace, behind the partial sums. Each block that is
 // resident at the same time has one slice of chunks of 64 k's. Words of AWQ need no reordering.
 TEST(GemmBoxes, ActivationsOfManyRowsAreReorderedInTheWorkspace) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all", "sm_90a");
+  const auto plan = plan_of("w4a16_gemm:tile_m=64,group_size=all,tile_n=256", "sm_90a");
   auto arguments = arguments_of(130, 1040, 1032);
   arguments.activation_stride = 1096;
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
@@ -158,7 +158,7 @@ TEST(GemmBoxes, ActivationsOfManyRowsAreReorderedInTheWorkspace) {
 
 // At most one slice for each block that is resident at the same time, and for each counter but two.
 TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanResidentBlocks) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
+  const auto plan = plan_of("w4a16_gemm:tile_m=64,tile_n=256", "sm_90a");
   const auto slices_of = [&](int multiprocessors, int n, int k) {
     auto arguments = arguments_of(130, n, k);
     arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
@@ -179,7 +179,7 @@ TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanResidentBlocks) {
 
 // The last 256 counters belong to slices of activations.
 TEST(GemmBoxes, MergesLeaveTheCountersOfSlicesAlone) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64", "sm_90a");
+  const auto plan = plan_of("w4a16_gemm:tile_m=64,tile_n=256", "sm_90a");
   const auto split_of = [&](int tiles, int decomposition, int splits) {
     auto arguments = arguments_of(64, 256 * tiles, 1024);
     arguments.decomposition = decomposition;
@@ -197,9 +197,9 @@ TEST(GemmBoxes, MergesLeaveTheCountersOfSlicesAlone) {
 TEST(GemmBoxes, NoActivationsAreReorderedOfNoRowsOrForAwq) {
   auto arguments = arguments_of(130, 1024, 1024);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64,format=awq", "sm_90a").workspace_bytes(arguments, h200()), 0u);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64,format=awq,tile_n=256", "sm_90a").workspace_bytes(arguments, h200()), 0u);
   arguments.m = 0;
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64", "sm_90a").workspace_bytes(arguments, h200()), 0u);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=64,tile_n=256", "sm_90a").workspace_bytes(arguments, h200()), 0u);
 }
 
 }  // namespace

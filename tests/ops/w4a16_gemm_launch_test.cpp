@@ -26,7 +26,7 @@ using tests::plan_of;
 using Arguments = cubit_w4a16_gemm_arguments;
 
 TEST(GemmLaunch, SplitsWhereTilesDoNotFillTheDevice) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=8");
+  const auto plan = plan_of("w4a16_gemm:tile_m=8,tile_n=256");
   const auto splits = [&](int n, int k) {
     const auto arguments = arguments_of(8, n, k);
     return plan.schedule(arguments, h200()).splits;
@@ -38,7 +38,7 @@ TEST(GemmLaunch, SplitsWhereTilesDoNotFillTheDevice) {
 }
 
 TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
-  const auto plan = plan_of("w4a16_gemm");
+  const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=256");
   for (const int n : {256, 1024, 4096, 8192, 11008, 28672}) {
     for (const int k : {128, 1024, 4096, 8192, 28672}) {
       const auto split = plan.schedule(arguments_of(16, n, k), h200());
@@ -56,7 +56,7 @@ TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
 }
 
 TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
-  const auto plan = plan_of("w4a16_gemm");
+  const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=256");
   auto arguments = arguments_of(33, 1032, 1024);
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 3;
@@ -84,7 +84,8 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
 // With atomics all split-K slices of a tile share one place in the workspace. Only a launch that asks for atomics gets
 // them.
 TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
-  for (const char* text : {"w4a16_gemm:atomic_splits=true", "w4a16_gemm:tile_m=64,atomic_splits=true"}) {
+  for (const char* text :
+       {"w4a16_gemm:tile_m=16,tile_n=256,atomic_splits=true", "w4a16_gemm:tile_m=64,tile_n=256,atomic_splits=true"}) {
     const auto plan = plan_of(text);
     const auto tile_m = static_cast<std::size_t>(plan.block.descriptor.tile_m);
     auto arguments = arguments_of(16, 1032, 1024);
@@ -112,7 +113,7 @@ TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
 }
 
 TEST(GemmLaunch, BalancedSharesCoverAllStagesOfAllTiles) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=64");
+  const auto plan = plan_of("w4a16_gemm:tile_m=64,tile_n=256");
   auto arguments = arguments_of(128, 28672, 8192);
   const auto chosen = plan.schedule(arguments, h200());
   EXPECT_EQ(chosen.stream_k_blocks, 132) << "224 tiles would be two waves, and the second wave would not be full";
@@ -148,14 +149,14 @@ TEST(GemmLaunch, AnEvenNumberOfSlicesIsClustered) {
     std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
     return parameters.clustered;
   };
-  const Launch clustered = launch_of("w4a16_gemm:tile_m=64", 4);
+  const Launch clustered = launch_of("w4a16_gemm:tile_m=64,tile_n=256", 4);
   EXPECT_EQ(clustered.shape.grid, (std::array<unsigned, 3>{4, 5, 3}));
   EXPECT_EQ(clustered.shape.cluster_blocks, 2u);
   EXPECT_EQ(is_clustered(clustered), 1);
-  for (const auto& [descriptor, splits] : {std::pair{"w4a16_gemm:tile_m=64", 3},
-                                           {"w4a16_gemm:tile_m=64", 1},
-                                           {"w4a16_gemm:tile_m=64,family=sm80", 4},
-                                           {"w4a16_gemm:tile_m=64,function=silu_gate", 4}}) {
+  for (const auto& [descriptor, splits] : {std::pair{"w4a16_gemm:tile_m=64,tile_n=256", 3},
+                                           {"w4a16_gemm:tile_m=64,tile_n=256", 1},
+                                           {"w4a16_gemm:tile_m=64,tile_n=256,family=sm80", 4},
+                                           {"w4a16_gemm:tile_m=64,tile_n=256,function=silu_gate", 4}}) {
     const Launch launch = launch_of(descriptor, splits);
     EXPECT_EQ(launch.shape.grid[0], 3u) << descriptor << ": row tiles";
     EXPECT_EQ(launch.shape.grid[2], static_cast<unsigned>(splits)) << descriptor;
@@ -180,12 +181,12 @@ TEST(GemmLaunch, WarpsOfANarrowBlockDivideAllOfK) {
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 8);
   EXPECT_EQ(parameters.split_stages, 8);
-  EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_n=64").block.k_partitions, 8);
+  EXPECT_EQ(plan_of("w4a16_gemm:bits=8,tile_m=16,tile_n=64").block.k_partitions, 8);
 }
 
 // In family sm90 the consumer warps of a narrow block take the stages of one ring in turn, and producer warps copy.
 TEST(GemmLaunch, WarpsOfANarrowSm90BlockShareOneRing) {
-  const auto plan = plan_of("w4a16_gemm:tile_n=128");
+  const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=128");
   EXPECT_EQ(plan.block.family, "sm90");
   EXPECT_EQ(plan.block.k_partitions, 8);
   const auto producers = w4a16_gemm::sm90::make_narrow_plan(plan.block.descriptor, *h200().architecture).producers;
@@ -202,10 +203,11 @@ TEST(GemmLaunch, WarpsOfANarrowSm90BlockShareOneRing) {
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 1);
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").block.family, "sm90") << "sm90 was measured to be faster";
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64").block.k_partitions, 8);
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64,bits=8").block.family, "sm80") << "the only family with this kernel";
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=64", "sm_120").block.family, "sm80");
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=16,tile_n=64").block.family, "sm90") << "sm90 was measured to be faster";
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=16,tile_n=64").block.k_partitions, 8);
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=16,tile_n=64,bits=8").block.family, "sm80")
+      << "the only family with this kernel";
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=16,tile_n=64", "sm_120").block.family, "sm80");
   const auto wide =
       w4a16_gemm::sm90::make_narrow_plan(w4a16_gemm::parse("w4a16_gemm:tile_m=8,tile_n=224"), *h200().architecture);
   EXPECT_EQ(wide.producers.warps, 1) << "a stage has twice as many words";
@@ -216,7 +218,7 @@ TEST(GemmLaunch, WarpsOfANarrowSm90BlockShareOneRing) {
 // A narrow block has a multiprocessor to itself. If tiles leave multiprocessors idle, several blocks split k, as far as
 // that saves more than merging costs. Each fragment of 8 rows of a strip has a counter.
 TEST(GemmLaunch, NarrowSm90BlocksSplitKWhereTilesAreFew) {
-  const auto plan = plan_of("w4a16_gemm:tile_n=64");
+  const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=64");
   const auto splits_of = [&](int m, int n, int k) { return plan.schedule(arguments_of(m, n, k), h200()).splits; };
   EXPECT_EQ(splits_of(16, 8192, 8192), 1) << "128 tiles";
   EXPECT_EQ(splits_of(16, 4096, 4096), 2) << "64 tiles";
@@ -225,7 +227,7 @@ TEST(GemmLaunch, NarrowSm90BlocksSplitKWhereTilesAreFew) {
   EXPECT_EQ(splits_of(32, 1024, 8192), 4) << "32 tiles";
   EXPECT_EQ(splits_of(16, 64, 128 * 1024), 16) << "the most slices that were tried";
   EXPECT_EQ(splits_of(16, 64, 128), 1);
-  const auto wider = plan_of("w4a16_gemm:tile_n=128");
+  const auto wider = plan_of("w4a16_gemm:tile_m=16,tile_n=128");
   EXPECT_EQ(wider.schedule(arguments_of(16, 4096, 2048), h200()).splits, 4)
       << "stages take twice as long, and merges equally long";
   const auto widest = plan_of("w4a16_gemm:tile_m=8,tile_n=224");
@@ -234,7 +236,7 @@ TEST(GemmLaunch, NarrowSm90BlocksSplitKWhereTilesAreFew) {
   const std::size_t bytes = plan.workspace_bytes(arguments, h200());
   EXPECT_EQ(bytes, kWorkspaceCounterBytes + 16u * 8 * 64 * 16 * sizeof(float));
   EXPECT_EQ(plan.block.counters_per_tile, 2 * 2);
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_n=128,function=silu_gate").block.counters_per_tile, 2 * 2)
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=16,tile_n=128,function=silu_gate").block.counters_per_tile, 2 * 2)
       << "gate columns with their up-projection columns";
   const Launch launch = plan.encode(arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{1, 16, 8}));
@@ -254,7 +256,7 @@ TEST(GemmLaunch, BatchInvariantSlicesFollowFromColumnsAndDepth) {
       std::set<int> usual;
       for (const char* tile : {"8", "16", "32", "64"}) {
         for (const char* architecture : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
-          const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
+          const std::string text = std::string("w4a16_gemm:tile_n=256,tile_m=") + tile;
           for (const int m : {1, 8, 9, 40, 128, 5000}) {
             const auto plan = plan_of(text + ",batch_invariant=true", architecture);
             for (const auto& device : {h200(), small})
@@ -273,7 +275,7 @@ TEST(GemmLaunch, BatchInvariantSlicesFollowFromColumnsAndDepth) {
 
 // If tiles fill the device, one block adds up all slices of a tile in a place of its own, and needs no counter.
 TEST(GemmLaunch, BatchInvariantBlocksTakeWholeTilesWhereTilesFillTheDevice) {
-  const auto plan = plan_of("w4a16_gemm:batch_invariant=true");
+  const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true");
   auto arguments = arguments_of(4096, 8192, 8192);
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 3;
@@ -320,99 +322,116 @@ TEST_P(RefusedGemm, NamesTheRule) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, RefusedGemm,
     ::testing::Values(
-        BadArgument{"w4a16_gemm", "m = -1: it must be from 0", [](Arguments& a) { a.m = -1; }},
-        BadArgument{"w4a16_gemm", "n = 20: it must be a multiple of 8 from 8", [](Arguments& a) { a.n = 20; }},
-        BadArgument{"w4a16_gemm", "n = 0: it must be a multiple of 8", [](Arguments& a) { a.n = 0; }},
-        BadArgument{"w4a16_gemm:function=silu_gate", "n = 24: function=silu_gate", [](Arguments& a) { a.n = 24; }},
-        BadArgument{"w4a16_gemm", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
-        BadArgument{"w4a16_gemm", "k = 192: it is not a multiple of group_size=128; accepted: multiples of 128",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "m = -1: it must be from 0", [](Arguments& a) { a.m = -1; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "n = 20: it must be a multiple of 8 from 8",
+                    [](Arguments& a) { a.n = 20; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "n = 0: it must be a multiple of 8",
+                    [](Arguments& a) { a.n = 0; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,function=silu_gate", "n = 24: function=silu_gate",
+                    [](Arguments& a) { a.n = 24; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "k = 0: it must be from 1", [](Arguments& a) { a.k = 0; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256",
+                    "k = 192: it is not a multiple of group_size=128; accepted: multiples of 128",
                     [](Arguments& a) { a.k = 192; }},
-        BadArgument{"w4a16_gemm:group_size=all", "k = 20: it must be a multiple of 8", [](Arguments& a) { a.k = 20; }},
-        BadArgument{"w4a16_gemm:format=awq",
+        BadArgument{"w4a16_gemm:group_size=all,tile_m=16,tile_n=256", "k = 20: it must be a multiple of 8",
+                    [](Arguments& a) { a.k = 20; }},
+        BadArgument{"w4a16_gemm:format=awq,tile_m=16,tile_n=256",
                     "n = 40: rows of qweight are 20 bytes apart, not a multiple of alignment=16; ask for alignment=4",
                     [](Arguments& a) { a.n = 40; }},
-        BadArgument{"w4a16_gemm:format=awq,function=silu_gate",
+        BadArgument{"w4a16_gemm:format=awq,tile_m=16,tile_n=256,function=silu_gate",
                     "n = 96: the second half of a row of qweight begins at byte 24, not a multiple of alignment=16",
                     [](Arguments& a) { a.n = 96; }},
-        BadArgument{"w4a16_gemm", "activations = NULL", [](Arguments& a) { a.activations = nullptr; }},
-        BadArgument{"w4a16_gemm", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
-        BadArgument{"w4a16_gemm:bits=8", "qzeros at 0x3004: the address is not a multiple of 8 bytes",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "activations = NULL",
+                    [](Arguments& a) { a.activations = nullptr; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "qzeros = NULL", [](Arguments& a) { a.qzeros = nullptr; }},
+        BadArgument{"w4a16_gemm:bits=8,tile_m=16,tile_n=256",
+                    "qzeros at 0x3004: the address is not a multiple of 8 bytes",
                     [](Arguments& a) { a.qzeros = address(0x3004); }},
-        BadArgument{"w4a16_gemm:bias=true", "bias = NULL", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm", "bias at 0x6000: ", [](Arguments& a) { a.bias = address(0x6000); }},
-        BadArgument{"w4a16_gemm", "residual at 0x6000: ", [](Arguments& a) { a.residual = address(0x6000); }},
-        BadArgument{"w4a16_gemm:format=symmetric", "qzeros at 0x3000: ", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm", "output_stride = 0: outputs would overwrite one another",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,bias=true", "bias = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256",
+                    "bias at 0x6000: ", [](Arguments& a) { a.bias = address(0x6000); }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256",
+                    "residual at 0x6000: ", [](Arguments& a) { a.residual = address(0x6000); }},
+        BadArgument{"w4a16_gemm:format=symmetric,tile_m=16,tile_n=256", "qzeros at 0x3000: ", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "output_stride = 0: outputs would overwrite one another",
                     [](Arguments& a) { a.output_stride = 0; }},
-        BadArgument{"w4a16_gemm", "output_stride = 504: outputs would overwrite one another",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "output_stride = 504: outputs would overwrite one another",
                     [](Arguments& a) { a.output_stride = 504; }},
-        BadArgument{"w4a16_gemm:function=silu_gate", "output_stride = 248: outputs would overwrite one another",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,function=silu_gate",
+                    "output_stride = 248: outputs would overwrite one another",
                     [](Arguments& a) { a.output_stride = 248; }},
-        BadArgument{"w4a16_gemm:activation_order=true", "g_idx = NULL", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm:residual=true", "residual = NULL", [](Arguments&) {}},
-        BadArgument{"w4a16_gemm", "qweight at 0x2008: the address is not a multiple of 16 bytes",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,activation_order=true", "g_idx = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,residual=true", "residual = NULL", [](Arguments&) {}},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "qweight at 0x2008: the address is not a multiple of 16 bytes",
                     [](Arguments& a) { a.qweight = address(0x2008); }},
-        BadArgument{"w4a16_gemm", "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256",
+                    "output at 0x5008: the address is not a multiple of 16 bytes; accepted: ",
                     [](Arguments& a) { a.output = address(0x5008); }},
-        BadArgument{"w4a16_gemm", "activation_stride = 516: it must be a multiple of 8",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "activation_stride = 516: it must be a multiple of 8",
                     [](Arguments& a) { a.activation_stride = 516; }},
-        BadArgument{"w4a16_gemm:tile_m=32,family=sm90",
+        BadArgument{"w4a16_gemm:tile_m=32,tile_n=256,family=sm90",
                     "activation_stride = 0: family sm90 reads rows by a tensor map, whose stride must be a multiple of "
                     "8 from 8 on (any stride: family=sm80, with tile_n=256, 64 or 32)",
                     [](Arguments& a) { a.activation_stride = 0; }},
-        BadArgument{"w4a16_gemm", "decomposition = 5: it must be 0 (automatic)",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "decomposition = 5: it must be 0 (automatic)",
                     [](Arguments& a) { a.decomposition = 5; }},
-        BadArgument{
-            "w4a16_gemm",
-            "decomposition = 4 of w4a16_gemm: the descriptor's kernel adds split-K slices in order only, with the same "
-            "bits at every launch; accepted: 0 to 3, or a descriptor with atomic_splits=true and tile_n=256",
-            [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
-        BadArgument{"w4a16_gemm:batch_invariant=true",
-                    "decomposition = 4 of w4a16_gemm:batch_invariant=true: sums that atomics add have no order of k, "
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256",
+                    "decomposition = 4 of w4a16_gemm:tile_m=16,tile_n=256: the descriptor's kernel adds split-K slices "
+                    "in order only, with the same "
+                    "bits at every launch; accepted: 0 to 3, or a descriptor with atomic_splits=true and tile_n=256",
+                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true",
+                    "decomposition = 4 of w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true: sums that atomics add "
+                    "have no order of k, "
                     "and batch_invariant=true needs one order; accepted: 0, 1 or 2",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
-        BadArgument{"w4a16_gemm:tile_n=64", "in family sm90 a block of 64 columns has one tile; accepted: 0, 1 or 2",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=64",
+                    "in family sm90 a block of 64 columns has one tile; accepted: 0, 1 or 2",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K_ATOMIC; }},
-        BadArgument{"w4a16_gemm:tile_m=8",
+        BadArgument{"w4a16_gemm:tile_m=8,tile_n=256",
                     "decomposition = 3 of 262144 tiles of rows and columns, 4 stages of k each: a tile needs 4 of the",
                     [](Arguments& a) {
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_STREAM_K;
                     }},
-        BadArgument{"w4a16_gemm:batch_invariant=true",
-                    "decomposition = 3 of w4a16_gemm:batch_invariant=true: balanced shares of all tiles, and with them "
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true",
+                    "decomposition = 3 of w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true: balanced shares of all "
+                    "tiles, and with them "
                     "the order of k, depend on the number of rows; accepted: 0, 1 or 2",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
-        BadArgument{"w4a16_gemm:tile_n=64,family=sm80",
-                    "decomposition = 2 of w4a16_gemm:tile_n=64,family=sm80: in family sm80 a block of 64 columns has "
-                    "all of k; accepted: 0 or 1, or a descriptor without tile_n",
-                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
-        BadArgument{"w4a16_gemm:tile_n=64",
-                    "decomposition = 3 of w4a16_gemm:tile_n=64: in family sm90 a block of 64 columns has one tile; "
-                    "accepted: 0, 1 or 2, or a descriptor without tile_n",
-                    [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
+        BadArgument{
+            "w4a16_gemm:tile_m=16,tile_n=64,family=sm80",
+            "decomposition = 2 of w4a16_gemm:tile_m=16,tile_n=64,family=sm80: in family sm80 a block of 64 columns has "
+            "all of k; accepted: 0 or 1, or a descriptor without tile_n",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
+        BadArgument{
+            "w4a16_gemm:tile_m=16,tile_n=64",
+            "decomposition = 3 of w4a16_gemm:tile_m=16,tile_n=64: in family sm90 a block of 64 columns has one tile; "
+            "accepted: 0, 1 or 2, or a descriptor without tile_n",
+            [](Arguments& a) { a.decomposition = CUBIT_W4A16_STREAM_K; }},
         BadArgument{"w4a16_gemm:tile_m=8,tile_n=224",
                     "in family sm90 a block of 224 columns has all of k; accepted: 0 or 1",
                     [](Arguments& a) { a.decomposition = CUBIT_W4A16_SPLIT_K; }},
-        BadArgument{"w4a16_gemm:tile_n=64", "multiple of 8 from 8 on (any stride: family=sm80, with",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=64", "multiple of 8 from 8 on (any stride: family=sm80, with",
                     [](Arguments& a) { a.activation_stride = 0; }},
-        BadArgument{"w4a16_gemm:tile_n=128",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=128",
                     "multiple of 8 from 8 on (any stride: family=sm80, with tile_n=256, 64 or 32)",
                     [](Arguments& a) { a.activation_stride = 0; }},
-        BadArgument{"w4a16_gemm:tile_n=32",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=32",
                     "n = 2097152: with tile_n=32 it must be at most 2097120, because a grid has at most 65535 blocks "
                     "of 32 columns; ask for tile_n=256",
                     [](Arguments& a) { a.n = 1 << 21; }},
-        BadArgument{"w4a16_gemm", "splits = 2: it goes with decompositions 2 and 4 (split-K) only",
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "splits = 2: it goes with decompositions 2 and 4 (split-K) only",
                     [](Arguments& a) { a.splits = 2; }},
-        BadArgument{"w4a16_gemm:tile_m=8",
+        BadArgument{"w4a16_gemm:tile_m=8,tile_n=256",
                     "splits = 2 of 262144 tiles of rows and columns: a tile of more than one split needs 4 of the",
                     [](Arguments& a) {
                       a.m = 1 << 20;
                       a.decomposition = CUBIT_W4A16_SPLIT_K;
                       a.splits = 2;
                     }},
-        BadArgument{"w4a16_gemm", "cubit_w4a16_gemm_arguments.size = 4", [](Arguments& a) { a.size = 4; }}));
+        BadArgument{"w4a16_gemm:tile_m=16,tile_n=256", "cubit_w4a16_gemm_arguments.size = 4",
+                    [](Arguments& a) { a.size = 4; }}));
 
 }  // namespace
 }  // namespace cubit::ops

@@ -177,7 +177,7 @@ TEST(PersistentLaunch, HasMapsOfWordsActivationsAndOutput) {
   auto arguments = arguments_of(300, 1032, 640);
   arguments.activation_stride = 704;
   arguments.output_stride = 1040;
-  const auto maps = encode("w4a16_gemm:tile_m=256", arguments).maps;
+  const auto maps = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments).maps;
   ASSERT_EQ(maps.size(), 3u);
   EXPECT_EQ(maps[0], (runtime::TensorMap{.base = 0x2000,
                                          .element_bytes = 4,
@@ -214,11 +214,11 @@ TEST(PersistentLaunch, BoxesOfOtherFormatsAndOfGates) {
     EXPECT_EQ(maps.at(0).swizzle, swizzle) << text;
     EXPECT_EQ(maps.at(2).box, (std::array<std::uint32_t, 5>{outputs, tokens})) << text;
   };
-  expect_boxes("w4a16_gemm:tile_m=192", 128, 8, TensorSwizzle::none, 64, 48);
-  expect_boxes("w4a16_gemm:tile_m=80", 128, 8, TensorSwizzle::none, 64, 40);
-  expect_boxes("w4a16_gemm:tile_m=128,function=silu_gate", 64, 8, TensorSwizzle::none, 32, 64);
-  expect_boxes("w4a16_gemm:format=awq,tile_m=128", 16, 64, TensorSwizzle::span64, 64, 64);
-  expect_boxes("w4a16_gemm:format=awq,tile_m=256,function=silu_gate", 8, 64, TensorSwizzle::span32, 32, 64);
+  expect_boxes("w4a16_gemm:tile_m=192,tile_n=256", 128, 8, TensorSwizzle::none, 64, 48);
+  expect_boxes("w4a16_gemm:tile_m=80,tile_n=256", 128, 8, TensorSwizzle::none, 64, 40);
+  expect_boxes("w4a16_gemm:tile_m=128,tile_n=256,function=silu_gate", 64, 8, TensorSwizzle::none, 32, 64);
+  expect_boxes("w4a16_gemm:format=awq,tile_m=128,tile_n=256", 16, 64, TensorSwizzle::span64, 64, 64);
+  expect_boxes("w4a16_gemm:format=awq,tile_m=256,tile_n=256,function=silu_gate", 8, 64, TensorSwizzle::span32, 32, 64);
 }
 
 Arguments dense_arguments_of(int m, int n, int k) {
@@ -237,16 +237,17 @@ TEST(PersistentLaunch, DenseWeightsAreAMatrixOfRows) {
                                    .strides = {2 * 648},
                                    .box = {64, 128},
                                    .swizzle = runtime::TensorSwizzle::span128};
-  const Encoded dense = encode("w4a16_gemm:format=dense,tile_m=128", arguments);
+  const Encoded dense = encode("w4a16_gemm:format=dense,tile_m=128,tile_n=256", arguments);
   EXPECT_EQ(dense.maps.at(0), rows) << dense.maps.at(0).text();
   EXPECT_EQ(dense.parameters.slabs, 11) << "the last one is a tail of 8 values along k";
   arguments.weight_stride = 656;
-  EXPECT_EQ(encode("w4a16_gemm:format=dense,element=bf16,tile_m=256", arguments).maps.at(0).strides[0], 2u * 656);
+  EXPECT_EQ(encode("w4a16_gemm:format=dense,element=bf16,tile_m=256,tile_n=256", arguments).maps.at(0).strides[0],
+            2u * 656);
 }
 
 TEST(PersistentLaunch, GatesOfDenseWeightsAlternateWithTheirUpProjections) {
   const auto maps =
-      encode("w4a16_gemm:format=dense,tile_m=64,function=silu_gate", dense_arguments_of(8, 1040, 64)).maps;
+      encode("w4a16_gemm:format=dense,tile_m=64,tile_n=256,function=silu_gate", dense_arguments_of(8, 1040, 64)).maps;
   EXPECT_EQ(maps.at(0), (runtime::TensorMap{.base = 0x2000,
                                             .element_bytes = 2,
                                             .rank = 4,
@@ -261,11 +262,13 @@ TEST(PersistentLaunch, GatesOfDenseWeightsAlternateWithTheirUpProjections) {
 TEST(PersistentLaunch, OffsetsOfDenseWeightsDoNotWrap) {
   constexpr int kMostColumns = 65535 * 256;
   constexpr int kMostK = 1 << 30;
-  const auto maps = encode("w4a16_gemm:format=dense,tile_m=64", dense_arguments_of(1, kMostColumns, kMostK)).maps;
+  const auto maps =
+      encode("w4a16_gemm:format=dense,tile_m=64,tile_n=256", dense_arguments_of(1, kMostColumns, kMostK)).maps;
   EXPECT_EQ(maps.at(0).sizes[1], std::uint64_t{kMostColumns});
   EXPECT_EQ(maps.at(0).strides[0], std::uint64_t{2} * kMostK);
-  const auto sentence = tests::refusal_of(
-      [&] { encode("w4a16_gemm:format=dense,tile_m=64,function=silu_gate", dense_arguments_of(1, 1024, kMostK)); });
+  const auto sentence = tests::refusal_of([&] {
+    encode("w4a16_gemm:format=dense,tile_m=64,tile_n=256,function=silu_gate", dense_arguments_of(1, 1024, kMostK));
+  });
   EXPECT_EQ(sentence,
             "weight with n = 1024 and k = 1073741824: its up-projection rows begin 1099511627776 bytes behind the gate "
             "rows, and a tensor map has strides below 2^40 bytes; accepted: smaller sizes");
@@ -275,7 +278,7 @@ TEST(PersistentLaunch, RefusesWeightsOfTheOtherKind) {
   const auto sentence = [](const char* text, const Arguments& arguments) {
     return tests::refusal_of([&] { encode(text, arguments); });
   };
-  constexpr const char* kDense = "w4a16_gemm:format=dense,tile_m=64";
+  constexpr const char* kDense = "w4a16_gemm:format=dense,tile_m=64,tile_n=256";
   Arguments arguments = dense_arguments_of(8, 256, 256);
   arguments.scales = address(0x4000);
   EXPECT_EQ(sentence(kDense, arguments),
@@ -298,10 +301,11 @@ TEST(PersistentLaunch, RefusesWeightsOfTheOtherKind) {
   EXPECT_EQ(sentence(kDense, dense_arguments_of(8, 256, 100)), "k = 100: it must be a multiple of 8");
   arguments = arguments_of(8, 256, 256);
   arguments.weight_stride = 256;
-  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128", arguments), "weight_stride = 256: it goes with format=dense only");
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,tile_n=256", arguments),
+            "weight_stride = 256: it goes with format=dense only");
   arguments = arguments_of(8, 256, 256);
   arguments.weight = address(0x6000);
-  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128", arguments),
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,tile_n=256", arguments),
             "weight at 0x6000: the descriptor does not have format=dense; give NULL, or ask for format=dense in the "
             "descriptor");
 }
@@ -310,14 +314,14 @@ TEST(PersistentLaunch, AMatrixOfOneRowNeedsNoStride) {
   auto arguments = arguments_of(1, 256, 328);
   arguments.activation_stride = 0;
   arguments.output_stride = 0;
-  const auto maps = encode("w4a16_gemm:tile_m=128,group_size=all", arguments).maps;
+  const auto maps = encode("w4a16_gemm:tile_m=128,tile_n=256,group_size=all", arguments).maps;
   EXPECT_EQ(maps.at(1).strides[0], 2u * 328);
   EXPECT_EQ(maps.at(2).strides[0], 2u * 256);
 }
 
 // 132 multiprocessors hold 66 clusters. Few tiles leave clusters idle unless the two blocks of a cluster divide k.
 TEST(PersistentLaunch, ClustersDivideKWhereTilesAreFew) {
-  const auto few = encode("w4a16_gemm:tile_m=256", arguments_of(256, 8192, 8192));
+  const auto few = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments_of(256, 8192, 8192));
   EXPECT_EQ(few.launch.shape.cluster_blocks, 2u);
   EXPECT_EQ(few.launch.shape.grid, (std::array<unsigned, 3>{2 * 64, 1, 1}));
   EXPECT_EQ(few.parameters.feature_tiles, 64);
@@ -327,7 +331,7 @@ TEST(PersistentLaunch, ClustersDivideKWhereTilesAreFew) {
 }
 
 TEST(PersistentLaunch, ClustersTakeWholeTilesInTurn) {
-  const auto full = encode("w4a16_gemm:tile_m=256", arguments_of(1024, 33 * 256, 8192));
+  const auto full = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments_of(1024, 33 * 256, 8192));
   EXPECT_EQ(full.launch.shape.grid, (std::array<unsigned, 3>{2 * 66, 1, 1}));
   EXPECT_EQ(full.parameters.token_tiles, 4);
   EXPECT_EQ(full.parameters.feature_tiles, 33);
@@ -340,7 +344,7 @@ TEST(PersistentLaunch, ClustersTakeWholeTilesInTurn) {
 // 80 tiles are one round of 66 clusters and 14 tiles more.
 TEST(PersistentLaunch, ClustersShareTheTilesThatRoundsLeaveOver) {
   const auto arguments = arguments_of(512, 10240, 8192);
-  const auto one = encode("w4a16_gemm:tile_m=256", arguments);
+  const auto one = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments);
   EXPECT_EQ(one.launch.shape.grid[0], 2u * 66);
   EXPECT_EQ(one.parameters.whole_tiles, 0);
   EXPECT_EQ(one.parameters.units, 64) << "of two slabs";
@@ -348,17 +352,17 @@ TEST(PersistentLaunch, ClustersShareTheTilesThatRoundsLeaveOver) {
   EXPECT_EQ(one.parameters.larger, 80 * 64 % 66);
   EXPECT_EQ(one.parameters.flags, kWorkspace);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.parameters.partials), 0x100000 + kWorkspaceCounterBytes);
-  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=256").workspace_bytes(arguments, h200()),
+  EXPECT_EQ(plan_of("w4a16_gemm:tile_m=256,tile_n=256").workspace_bytes(arguments, h200()),
             kWorkspaceCounterBytes + 132 * 128 * 256 * sizeof(float))
       << "one block's sums for each block";
-  const auto three = encode("w4a16_gemm:tile_m=256", arguments_of(1536, 10240, 8192));
+  const auto three = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments_of(1536, 10240, 8192));
   EXPECT_EQ(three.parameters.whole_tiles, 2 * 66);
   EXPECT_EQ(three.parameters.share, (66 + 42) * 64 / 66) << "of one round and the 42 tiles that are left";
 }
 
 // Rows decide whether clusters share tiles.
 TEST(PersistentLaunch, AWorkspaceServesFewerRows) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=256");
+  const auto plan = plan_of("w4a16_gemm:tile_m=256,tile_n=256");
   for (const int n : {1024, 5120, 10240, 33 * 256}) {
     std::size_t largest = 0;
     for (int m = 1; m <= 4096; m += 85) {
@@ -374,16 +378,16 @@ TEST(PersistentLaunch, ACallerChoosesTheDecomposition) {
   auto arguments = arguments_of(4096, 8192, 8192);
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 2;
-  const auto split = encode("w4a16_gemm:tile_m=256", arguments);
+  const auto split = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments);
   EXPECT_EQ(split.parameters.split_slabs, 64);
   EXPECT_EQ(split.launch.shape.grid[0], 2u * 16 * 64) << "each cluster has one tile";
   arguments = arguments_of(256, 8192, 8192);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  const auto parallel = encode("w4a16_gemm:tile_m=256", arguments);
+  const auto parallel = encode("w4a16_gemm:tile_m=256,tile_n=256", arguments);
   EXPECT_EQ(parallel.parameters.split_slabs, 0);
   EXPECT_EQ(parallel.parameters.share, 0);
   arguments.decomposition = CUBIT_W4A16_STREAM_K;
-  EXPECT_EQ(encode("w4a16_gemm:tile_m=256", arguments).parameters.share, 32 * 64 / 66);
+  EXPECT_EQ(encode("w4a16_gemm:tile_m=256,tile_n=256", arguments).parameters.share, 32 * 64 / 66);
 }
 
 // The second slice begins with a whole group, and no slice is empty.
@@ -394,19 +398,20 @@ TEST(PersistentLaunch, SlicesBeginWithGroups) {
     arguments.splits = 2;
     return encode(text, arguments).parameters.split_slabs;
   };
-  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128", 384), 4) << "of 6 slabs, two of which are a group";
-  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128", 128), 0) << "one group";
-  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=64", 320), 3);
-  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=32", 96), 1);
-  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,group_size=all", 8), 0);
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,tile_n=256", 384), 4) << "of 6 slabs, two of which are a group";
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,tile_n=256", 128), 0) << "one group";
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,tile_n=256,group_size=64", 320), 3);
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,tile_n=256,group_size=32", 96), 1);
+  EXPECT_EQ(split_slabs("w4a16_gemm:tile_m=128,tile_n=256,group_size=all", 8), 0);
   auto arguments = dense_arguments_of(128, 256, 320);
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 2;
-  EXPECT_EQ(encode("w4a16_gemm:format=dense,tile_m=128", arguments).parameters.split_slabs, 3) << "of 5 slabs";
+  EXPECT_EQ(encode("w4a16_gemm:format=dense,tile_m=128,tile_n=256", arguments).parameters.split_slabs, 3)
+      << "of 5 slabs";
 }
 
 TEST(PersistentLaunch, TakesNoRowsAndThenNeedsNoWorkspace) {
-  const auto plan = plan_of("w4a16_gemm:tile_m=128");
+  const auto plan = plan_of("w4a16_gemm:tile_m=128,tile_n=256");
   EXPECT_EQ(plan.workspace_bytes(arguments_of(0, 5120, 8192), h200()), 0u);
   EXPECT_TRUE(plan.encode(arguments_of(0, 256, 128), nullptr, 0, h200()).empty);
 }
@@ -414,7 +419,7 @@ TEST(PersistentLaunch, TakesNoRowsAndThenNeedsNoWorkspace) {
 TEST(PersistentLaunch, RefusalsNameTheRule) {
   const auto sentence = [](const Arguments& arguments) -> std::string {
     try {
-      encode("w4a16_gemm:tile_m=128", arguments);
+      encode("w4a16_gemm:tile_m=128,tile_n=256", arguments);
     } catch (const Failure& failure) {
       EXPECT_EQ(failure.status(), Status::invalid_argument);
       return failure.what();
@@ -431,13 +436,14 @@ TEST(PersistentLaunch, RefusalsNameTheRule) {
   arguments.decomposition = CUBIT_W4A16_SPLIT_K;
   arguments.splits = 4;
   EXPECT_EQ(sentence(arguments),
-            "splits = 4 of w4a16_gemm:tile_m=128: in family sm90_persistent the two blocks of a cluster compute two "
+            "splits = 4 of w4a16_gemm:tile_m=128,tile_n=256: in family sm90_persistent the two blocks of a cluster "
+            "compute two "
             "tiles, or two slices of one tile; accepted: 0, 1 or 2");
   arguments = arguments_of(128, 256, 256);
   arguments.activation_stride = 0;
   EXPECT_EQ(sentence(arguments),
             "activation_stride = 0: family sm90_persistent reads rows by a tensor map, whose stride must be a multiple "
-            "of 8 from 8 on (any stride: tile_m=64 and family=sm80)");
+            "of 8 from 8 on (any stride: tile_m=64, tile_n=256 and family=sm80)");
 }
 
 }  // namespace

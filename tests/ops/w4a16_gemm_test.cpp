@@ -166,14 +166,16 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,family=sm80"),
             "descriptor \"w4a16_gemm:tile_n=224,family=sm80\": family=sm80: its blocks have 256, 64 or 32 columns, not "
             "224; ask for tile_n=256, 64 or 32, or leave family out");
-  EXPECT_EQ(sentence("w4a16_gemm:element=bf16,tile_n=224"),
-            "descriptor \"w4a16_gemm:element=bf16,tile_n=224\": tile_n=224: no kernel family serves it (sm80: its "
-            "blocks have 256, 64 or 32 columns, not 224; sm90: 16 rows of 224 columns fit a warp's registers in fp16 "
-            "of gptq and gptq_v2 with group_size=128 or all only; sm90_persistent: its tiles have 64 to 256 rows; "
-            "sm75: its blocks have 256 columns, not 224); ask for "
-            "a smaller tile_n or tile_m, or tile_n=256");
-  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_n=224").substr(0, 154),
-            "descriptor \"w4a16_gemm:format=awq,tile_n=224\": tile_n=224: no kernel family serves it (sm80: its blocks "
+  EXPECT_EQ(
+      sentence("w4a16_gemm:element=bf16,tile_m=16,tile_n=224"),
+      "descriptor \"w4a16_gemm:element=bf16,tile_m=16,tile_n=224\": tile_n=224: no kernel family serves it (sm80: its "
+      "blocks have 256, 64 or 32 columns, not 224; sm90: 16 rows of 224 columns fit a warp's registers in fp16 "
+      "of gptq and gptq_v2 with group_size=128 or all only; sm90_persistent: its tiles have 64 to 256 rows; sm75: its "
+      "blocks have 256 columns, not 224); ask for "
+      "a smaller tile_n or tile_m, or tile_n=256");
+  EXPECT_EQ(sentence("w4a16_gemm:format=awq,tile_m=16,tile_n=224").substr(0, 164),
+            "descriptor \"w4a16_gemm:format=awq,tile_m=16,tile_n=224\": tile_n=224: no kernel family serves it (sm80: "
+            "its blocks "
             "have 256, 64 or 32 columns, not 224; sm90: 16 rows");
   EXPECT_EQ(sentence("w4a16_gemm:tile_n=224,function=silu_gate"),
             "descriptor \"w4a16_gemm:tile_n=224,function=silu_gate\": tile_n=224: no kernel family serves it (sm80: "
@@ -187,7 +189,8 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "smaller tile_n or tile_m, or tile_n=256");
   EXPECT_EQ(
       sentence("w4a16_gemm:tile_n=192"),
-      "descriptor \"w4a16_gemm:tile_n=192\": 192 is not a value of tile_n; accepted: 256, 224, 160, 128, 96, 64, 32");
+      "descriptor \"w4a16_gemm:tile_n=192\": 192 is not a value of tile_n; accepted: auto, 256, 224, 160, 128, 96, 64, "
+      "32");
   EXPECT_EQ(sentence("w4a16_gemm:batch_invariant=2"),
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: false, true");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
@@ -234,8 +237,7 @@ TEST(GemmDescriptor, DenseWeightsHaveNoFieldsOfPackedOnes) {
       "format=dense: no kernel family serves it (sm80: there is no kernel of dense weights yet; sm90: there is no "
       "kernel of dense weights yet; sm90_persistent: its tiles of dense weights have 16 to 256 rows; sm75: there is no "
       "kernel of dense weights yet); ask for tile_m=16 to 256, without tile_n, batch_invariant and atomic_splits");
-  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:tile_m=16,element=fp16,format=dense"),
-            "w4a16_gemm:format=dense");
+  EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:element=fp16,format=dense"), "w4a16_gemm:format=dense");
 }
 
 /// Registers that the plan counts: family sm90 counts none.
@@ -325,16 +327,16 @@ std::string family_of(std::string_view text, const char* architecture) {
 }
 
 TEST(GemmPlan, FamilySm90IsChosenWhereItIsFasterAndByName) {
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=16", "sm_90a"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32", "sm_90a"), "sm90_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64", "sm_90"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64", "sm_120"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=8,family=sm90", "sm_90a"), "sm90_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,family=sm80", "sm_90a"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,batch_invariant=true", "sm_90a"), "sm80_w4a16_gemm")
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=16,tile_n=256", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,tile_n=256", "sm_90a"), "sm90_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,tile_n=256", "sm_90"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,tile_n=256", "sm_120"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=8,tile_n=256,family=sm90", "sm_90a"), "sm90_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,tile_n=256,family=sm80", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,tile_n=256,batch_invariant=true", "sm_90a"), "sm80_w4a16_gemm")
       << "every tile gives the same bits";
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,bits=8", "sm_90a"), "sm80_w4a16_gemm");
-  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,activation_order=true", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,bits=8,tile_n=256", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,tile_n=256,activation_order=true", "sm_90a"), "sm80_w4a16_gemm");
   try {
     plan_of("w4a16_gemm:family=sm90", "sm_100a");
     FAIL() << "sm_100a has no wgmma";
@@ -349,7 +351,7 @@ TEST(GemmPlan, FamilySm75RunsEverywhereAndIsChosenWhereNoOtherDoes) {
   for (const codegen::Architecture& architecture : codegen::architectures()) {
     const bool is_75 = architecture.name == "sm_75";
     for (const char* tile : {"8", "16", "32", "64"}) {
-      const std::string text = std::string("w4a16_gemm:tile_m=") + tile;
+      const std::string text = std::string("w4a16_gemm:tile_n=256,tile_m=") + tile;
       EXPECT_EQ(family_of(text + ",family=sm75", architecture.name.data()), "sm75_w4a16_gemm") << architecture.name;
       EXPECT_EQ(family_of(text, architecture.name.data()) == "sm75_w4a16_gemm", is_75) << architecture.name;
     }
@@ -391,12 +393,14 @@ TEST(GemmPlan, FamilySm75HoldsTheNextStageInRegisters) {
     EXPECT_EQ(plan.block.stages, 1);
     EXPECT_EQ(plan.report().decisions.back().name, "copies in registers");
   }
-  EXPECT_NE(plan_of("w4a16_gemm:family=sm80").report().decisions.back().name, "copies in registers");
+  EXPECT_NE(plan_of("w4a16_gemm:tile_m=16,tile_n=256,family=sm80").report().decisions.back().name,
+            "copies in registers");
 }
 
 TEST(GemmPlan, SaysWhyOtherFamiliesWereNotChosen) {
   for (const char* name : kArchitectures) {
-    for (const char* text : {"w4a16_gemm", "w4a16_gemm:tile_m=64", "w4a16_gemm:family=sm75"}) {
+    for (const char* text : {"w4a16_gemm:tile_m=16,tile_n=256", "w4a16_gemm:tile_m=64,tile_n=256",
+                             "w4a16_gemm:tile_m=16,tile_n=256,family=sm75"}) {
       const auto plan = plan_of(text, name);
       ASSERT_EQ(plan.report().rejections.size(), 3u);
       for (const Rejection& rejection : plan.report().rejections) {
@@ -408,7 +412,7 @@ TEST(GemmPlan, SaysWhyOtherFamiliesWereNotChosen) {
 }
 
 TEST(GemmPlan, GivesAReasonForEveryDecision) {
-  const auto plan = plan_of("w4a16_gemm:format=awq,element=bf16,tile_m=64");
+  const auto plan = plan_of("w4a16_gemm:format=awq,element=bf16,tile_m=64,tile_n=256");
   EXPECT_GE(plan.report().decisions.size(), 10u);
   for (const Decision& decision : plan.report().decisions)
     EXPECT_FALSE(decision.name.empty() || decision.value.empty() || decision.why.empty()) << decision.name;
@@ -514,8 +518,9 @@ TEST(GemmLanes, AddressesAreAtTheSameDistancesForAllLanes) {
 // The narrow kernel of family sm90 computes only a lane's first addresses. The addresses of odd steps are the first
 // addresses with bits flipped, and all other addresses are at constant distances.
 TEST(GemmLanes, OddStepsOfTheNarrowKernelAreEvenStepsWithBitsFlipped) {
-  for (const char* text : {"w4a16_gemm:tile_n=128", "w4a16_gemm:tile_n=224", "w4a16_gemm:tile_n=160",
-                           "w4a16_gemm:tile_n=96", "w4a16_gemm:group_size=32,tile_n=64"}) {
+  for (const char* text :
+       {"w4a16_gemm:tile_m=16,tile_n=128", "w4a16_gemm:tile_m=16,tile_n=224", "w4a16_gemm:tile_m=16,tile_n=160",
+        "w4a16_gemm:tile_m=16,tile_n=96", "w4a16_gemm:group_size=32,tile_m=16,tile_n=64"}) {
     const auto plan = plan_of(text);
     const auto expect_so = [&](const codegen::TileLayout& layout, const codegen::TileAccess& access, int in_step) {
       const auto address = [&](int instance, int lane) { return layout.address(access.at(instance, lane).value()); };
@@ -535,9 +540,10 @@ TEST(GemmLanes, OddStepsOfTheNarrowKernelAreEvenStepsWithBitsFlipped) {
 // By n a strip is a 16-byte chunk of a row. If chunks are swizzled, the strip's number is xor'ed into the address;
 // otherwise the strip is at a constant distance.
 TEST(GemmLanes, StripsOfTheNarrowKernelByNAreTheFirstStripWithBitsFlipped) {
-  for (const char* text : {"w4a16_gemm:format=awq,tile_n=64", "w4a16_gemm:format=awq,tile_n=128",
-                           "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_n=96",
-                           "w4a16_gemm:format=awq,tile_n=160", "w4a16_gemm:format=awq,tile_n=128,function=silu_gate"}) {
+  for (const char* text : {"w4a16_gemm:format=awq,tile_m=16,tile_n=64", "w4a16_gemm:format=awq,tile_m=16,tile_n=128",
+                           "w4a16_gemm:format=awq,tile_m=8,tile_n=224", "w4a16_gemm:format=awq,tile_m=16,tile_n=96",
+                           "w4a16_gemm:format=awq,tile_m=16,tile_n=160",
+                           "w4a16_gemm:format=awq,tile_m=16,tile_n=128,function=silu_gate"}) {
     const auto plan = plan_of(text);
     const auto access = plan.words().accesses.at(0);
     const int chunks = plan.words().layout.swizzle.bits > 0 ? 0x30 : 0;

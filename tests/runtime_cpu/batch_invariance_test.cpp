@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Descriptors, BatchInvariance, ::testing::ValuesIn(batch
 
 TEST(BatchVariance, WithoutTheFieldBitsDependOnTheRows) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const W4a16Gemm usual{.tile_m = 8};
+  const W4a16Gemm usual{.tile_m = 8, .tile_n = 256};
   const GemmBatch batch = batch_of(usual, 768);
   const Kernel kernel = kernel_of(usual);
   EXPECT_GT(batch.differing_batches(kernel, 16, batch.compute_all(kernel)), 0);

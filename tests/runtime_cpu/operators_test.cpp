@@ -87,7 +87,8 @@ TEST(CpuGemm, RowsApartAndAResidualInPlace) {
   constexpr std::int64_t kApart = kColumns + 8;
   const Device device("cpu:sm_80");
   device.watch(CUBIT_WATCH_MEMORY);
-  const Problem problem = Problem::random("w4a16_gemm:residual=true", {{"m", kRows}, {"n", kColumns}, {"k", 256}}, 9);
+  const Problem problem =
+      Problem::random("w4a16_gemm:tile_m=16,tile_n=256,residual=true", {{"m", kRows}, {"n", kColumns}, {"k", 256}}, 9);
   const auto inputs = problem.inputs();
   DeviceCase on_device(device, problem);
   auto arguments = *static_cast<const cubit_w4a16_gemm_arguments*>(on_device.arguments());
@@ -106,7 +107,7 @@ TEST(CpuGemm, RowsApartAndAResidualInPlace) {
   arguments.residual = arguments.output = output->data();
   arguments.residual_stride = arguments.output_stride = kApart;
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;
-  engine().get("w4a16_gemm:residual=true", "cpu:sm_80").launch(&arguments, {.device = &device});
+  engine().get("w4a16_gemm:tile_m=16,tile_n=256,residual=true", "cpu:sm_80").launch(&arguments, {.device = &device});
   EXPECT_TRUE(output->guards_intact());
   const auto bytes = output->download();
   std::vector<std::uint16_t> dense;

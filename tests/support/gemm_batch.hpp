@@ -11,7 +11,7 @@
 
 namespace cubit::tests {
 
-/// The batch and its data. Kernels whose descriptors differ from the batch's descriptor in tile_m alone may compute it.
+/// The batch and its data. Kernels whose descriptors differ from the batch's descriptor in tiles alone may compute it.
 class GemmBatch {
  public:
   using Row = std::vector<std::uint16_t>;
@@ -72,21 +72,27 @@ class GemmBatch {
 
 /// One descriptor per weight format, with the epilogues that add most.
 inline std::vector<W4a16Gemm> batch_invariant_descriptors() {
-  return {
-      {.tile_m = 8, .batch_invariant = true},
-      {.format = W4Format::awq,
-       .element = Element::bf16,
-       .tile_m = 8,
-       .function = GemmFunction::silu_gate,
-       .bias = true,
-       .residual = true,
-       .batch_invariant = true},
-      {.format = W4Format::gptq_v2, .group_size = 32, .tile_m = 8, .activation_order = true, .batch_invariant = true},
-      {.format = W4Format::symmetric,
-       .group_size = 0,
-       .tile_m = 32,
-       .function = GemmFunction::gelu,
-       .batch_invariant = true}};
+  return {{.tile_m = 8, .tile_n = 256, .batch_invariant = true},
+          {.format = W4Format::awq,
+           .element = Element::bf16,
+           .tile_m = 8,
+           .tile_n = 256,
+           .function = GemmFunction::silu_gate,
+           .bias = true,
+           .residual = true,
+           .batch_invariant = true},
+          {.format = W4Format::gptq_v2,
+           .group_size = 32,
+           .tile_m = 8,
+           .tile_n = 256,
+           .activation_order = true,
+           .batch_invariant = true},
+          {.format = W4Format::symmetric,
+           .group_size = 0,
+           .tile_m = 32,
+           .tile_n = 256,
+           .function = GemmFunction::gelu,
+           .batch_invariant = true}};
 }
 
 }  // namespace cubit::tests

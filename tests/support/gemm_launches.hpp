@@ -6,8 +6,10 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
@@ -38,8 +40,9 @@ struct PlannedGemm {
 
 inline PlannedGemm plan_of(std::string_view text, const char* architecture = "sm_90a") {
   const auto& found = codegen::find_architecture(architecture);
-  return {ops::w4a16_gemm::plan_block(ops::w4a16_gemm::parse(text), found),
-          ops::find_operator(text).specialise(text, found)};
+  auto made = ops::find_operator(text).specialise(text, found);  // refuses a set
+  const W4a16Gemm kernel = ops::w4a16_gemm::members(ops::w4a16_gemm::parse(text), found).front();
+  return {ops::w4a16_gemm::plan_block(kernel, found), std::move(made)};
 }
 
 /// For a format that stores zero points.

@@ -59,7 +59,8 @@ TEST(Bench, DecompositionsAreListedSideBySide) {
     EXPECT_FALSE(all[i].contains("comparable"));
     const auto why = all[i].at("skipped").get<std::string>();
     if (i < 4 * kShapes) {
-      EXPECT_EQ(all[i].at("descriptor"), i % 4 < 3 ? "w4a16_gemm" : "w4a16_gemm:atomic_splits=true") << "256 columns";
+      EXPECT_EQ(all[i].at("descriptor"),
+                i % 4 < 3 ? "w4a16_gemm:tile_m=16,tile_n=256" : "w4a16_gemm:tile_m=16,tile_n=256,atomic_splits=true");
       EXPECT_EQ(why, "");
     } else {
       EXPECT_EQ(why.empty(), i % 4 < 2) << why;

@@ -67,12 +67,12 @@ TEST(Suggest, PrintsADescriptorThatOtherCommandsTake) {
   const Result result = program.run({"suggest", "w4a16_gemm:format=awq", "--sizes", "m=16,n=8192,k=8192", "--arch",
                                      "sm_90a", "--multiprocessors", "132"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "w4a16_gemm:format=awq,tile_n=64\n");
+  EXPECT_EQ(result.out, "w4a16_gemm:format=awq,tile_m=16,tile_n=64\n");
   EXPECT_EQ(program
-                .run({"suggest", "w4a16_gemm", "--sizes", "m=1,n=3584,k=18944", "--arch", "sm_90a", "--multiprocessors",
+                .run({"suggest", "w4a16_gemm", "--sizes", "m=1,n=5120,k=25600", "--arch", "sm_90a", "--multiprocessors",
                       "132", "--memory-bandwidth", "3352"})
                 .out,
-            "w4a16_gemm:tile_m=8,tile_n=32\n");
+            "w4a16_gemm:tile_m=8,tile_n=96\n");
   EXPECT_THAT(program.run({"operators", "w4a16_gemm"}).out, HasSubstr("cubit suggest chooses:"));
   EXPECT_EQ(program.run({"operators", "merge"}).out.find("cubit suggest"), std::string::npos);
 }
@@ -111,6 +111,46 @@ TEST(Explain, ShowsEveryDecisionProofAndRejection) {
   EXPECT_EQ(plan.contains("resources"), program.has_compiler());
   EXPECT_EQ(text.out.find("namespace plan"), std::string::npos);
   EXPECT_THAT(program.run({"explain", "gqa_decode", "--arch", "sm_80", "--source"}).out, HasSubstr("namespace plan"));
+}
+
+TEST(Explain, ListsTheMembersOfASet) {
+  const Program program;
+  const std::vector<std::string> arguments = {"explain", "w4a16_gemm:tile_n=64", "--arch", "sm_80"};
+  const Result text = program.run(arguments);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("w4a16_gemm:tile_n=64 for sm_80 is a set of 2 kernels."));
+  std::vector<std::string> with_json = arguments;
+  with_json.emplace_back("--json");
+  const auto set = program.run(with_json).json();
+  ASSERT_EQ(set.at("members").size(), 2u);
+  for (const auto& member : set.at("members")) {
+    const auto descriptor = member.at("descriptor").get<std::string>();
+    EXPECT_THAT(text.out, HasSubstr(descriptor));
+    EXPECT_EQ(member.contains("resources"), program.has_compiler());
+    EXPECT_EQ(member.at("request_key"),
+              program.run({"explain", descriptor, "--arch", "sm_80", "--json"}).json().at("request_key"));
+    for (const auto& serves : member.at("serves"))
+      EXPECT_THAT(text.out, HasSubstr(serves.at("sizes").get<std::string>()));
+  }
+  for (const char* option : {"--measure", "--source"}) {
+    std::vector<std::string> with_option = arguments;
+    with_option.emplace_back(option);
+    const Result refused = program.run(with_option);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("names a set of kernels, and this option shows one plan; name a member"));
+  }
+}
+
+TEST(Compile, MakesEveryMemberOfASetOnce) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const Result result =
+      program.run({"compile", "w4a16_gemm:tile_n=64", "w4a16_gemm:tile_m=8,tile_n=64", "--arch", "sm_80", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = result.json();
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0].at("descriptor"), "w4a16_gemm:tile_m=8,tile_n=64");
+  EXPECT_EQ(json[1].at("descriptor"), "w4a16_gemm:tile_m=16,tile_n=64");
 }
 
 TEST(Compile, TheSecondCallFindsEverythingInTheCache) {
@@ -291,6 +331,17 @@ TEST(Run, WithoutAGpuTheCpuComputesAndChecks) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.json().at("arch"), "cpu:sm_90a");
   EXPECT_EQ(result.json().at("check").at("good"), true);
+}
+
+TEST(Run, OfASetNamesTheMemberThatRan) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  const Result result = program.run({"run", "w4a16_gemm:tile_n=64", "--random", "m=3,n=64,k=128", "--device", "cpu",
+                                     "--arch", "sm_80", "--check", "--json"});
+  if (result.err.find("libcubit_cpu") != std::string::npos) GTEST_SKIP() << result.err;
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.json().at("descriptor"), "w4a16_gemm:tile_n=64");
+  EXPECT_EQ(result.json().at("kernel").at("descriptor"), "w4a16_gemm:tile_m=8,tile_n=64");
 }
 
 TEST(Run, WithoutADeviceTheReportIsTheResult) {

@@ -19,7 +19,8 @@ struct Timing {
   int copies = 0;           ///< copies of the inputs, used in rotation
   int launches = 0;         ///< launches in the graph
   int replays = 0;
-  bool past_l2 = false;  ///< the copies together are at least four times the L2 cache
+  bool past_l2 = false;   ///< the copies together are at least four times the L2 cache
+  nlohmann::json kernel;  ///< description of the kernel, or of the member of a set that the launches took
 };
 
 /// Measurements on one device in one run. Each measurement comes with the floor of its bytes.

@@ -16,7 +16,8 @@ namespace cubit::tools {
 namespace {
 
 constexpr const char* kHelp = R"(Compiles kernels into the cache. A second call finds them there and compiles nothing.
-DESCRIPTOR is operator:field=value,field=value; fields at their default may be left out. See cubit operators.)";
+DESCRIPTOR is operator:field=value,field=value; fields at their default may be left out. See cubit operators.
+Of a set of kernels (w4a16_gemm without tile_m and tile_n) the command compiles every member.)";
 
 /// {} stands for the usual architectures.
 constexpr const char* kExamples = R"(

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kHelp =
     R"(Shows a kernel's plan: each decision with its reason, the bank-conflict proof of each shared-memory access, and the
-reason why each other kernel family was not chosen. If there is a compiler, the command also shows registers and spills.)";
+reason why each other kernel family was not chosen. If there is a compiler, the command also shows registers and spills.
+Of a set of kernels the command shows the members and the launches that take each of them.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -30,6 +31,8 @@ Examples:
       also runs a small case on the CPU device, and compares the counted bank conflicts with the plan's proof
   cubit explain gqa_decode:kv=int4_rows,groups=4 --arch sm_90a --svg pictures
       also draws fragments, tiles with the words that each access touches, and the shared-memory map
+  cubit explain w4a16_gemm:format=awq --arch sm_90a
+      lists the members of a set; explain a member by its text
   cubit explain gqa_decode --arch sm_86 --json)";
 
 struct ExplainOptions {
@@ -40,6 +43,9 @@ struct ExplainOptions {
   bool source = false;
   bool measure = false;
 };
+
+/// Whether the JSON of cubit_explain describes a set of kernels.
+bool is_set(const nlohmann::ordered_json& plan) { return plan.contains("members"); }
 
 std::string choose_architecture(const ExplainOptions& options) {
   if (!options.architecture) {
@@ -53,12 +59,14 @@ std::string choose_architecture(const ExplainOptions& options) {
   return names.front();
 }
 
-/// Adds "resources", or "resources_unavailable" with the reason.
+/// Adds "resources", or "resources_unavailable" with the reason. The resources of a set are its members'.
 void add_resources(nlohmann::ordered_json& plan, const ExplainOptions& options, const std::string& architecture,
                    Context& context) {
   try {
     const Kernel kernel = context.engine().get(options.descriptor, architecture);
-    plan["resources"] = nlohmann::ordered_json::parse(kernel.describe());
+    for (std::size_t i = 0; is_set(plan) && i < kernel.member_count(); ++i)
+      plan["members"][i]["resources"] = nlohmann::ordered_json::parse(kernel.member(i).describe());
+    if (!is_set(plan)) plan["resources"] = nlohmann::ordered_json::parse(kernel.describe());
   } catch (const Error& error) {
     if (error.code() != CUBIT_COMPILER_UNAVAILABLE && error.code() != CUBIT_NOT_CACHED) throw;
     plan["resources_unavailable"] = error.what();
@@ -184,6 +192,45 @@ void print_plan(const nlohmann::ordered_json& plan, bool source) {
   if (source) fmt::print("\nplan.cuh for {}\n{}", cell(plan.at("template")), cell(plan.at("plan_header")));
 }
 
+/// "w4a16_gemm:format=awq,tile_m=8,tile_n=64": a row for each member, and a column for each of a few usual sizes.
+std::string members_table(const nlohmann::ordered_json& plan) {
+  std::vector<Column> columns = {{"member"}, {"family"}, {"registers", true}, {"spills", true}};
+  for (const auto& serves : plan.at("members").front().at("serves")) columns.push_back({cell(serves.at("sizes"))});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& member : plan.at("members")) {
+    const auto resource = [&](const char* name) {
+      return member.contains("resources") ? cell(member.at("resources").at(name)) : "";
+    };
+    std::vector<std::string> row = {cell(member.at("descriptor")), cell(member.at("family")), resource("registers"),
+                                    resource("spill_bytes")};
+    for (const auto& serves : member.at("serves")) row.push_back(cell(serves.at("launches")));
+    rows.push_back(std::move(row));
+  }
+  return format_table(columns, rows);
+}
+
+void print_set(const nlohmann::ordered_json& set) {
+  fmt::print(
+      "{} for {} is a set of {} kernels. Each launch takes one member, by its sizes and the device.\n\n"
+      "Members, and the launches that take them on 132 multiprocessors\n{}",
+      cell(set.at("descriptor")), cell(set.at("architecture")), set.at("members").size(), members_table(set));
+  if (set.contains("resources_unavailable"))
+    fmt::print("\nResources\nnot known: {}\n", cell(set.at("resources_unavailable")));
+  fmt::print("\nTo see a member's plan, explain the member by its text.\n");
+}
+
+/// The options that need one plan.
+void require_one_kernel(const nlohmann::ordered_json& plan, const ExplainOptions& options) {
+  const char* const option = options.measure  ? "--measure"
+                             : options.svg    ? "--svg"
+                             : options.source ? "--source"
+                                              : nullptr;
+  if (!is_set(plan) || option == nullptr) return;
+  throw BadInput(fmt::format("{} of {}", option, cell(plan.at("descriptor"))),
+                 "the descriptor names a set of kernels, and this option shows one plan",
+                 fmt::format("name a member, for instance {}", cell(plan.at("members").front().at("descriptor"))));
+}
+
 /// Writes the pictures. The report goes to standard error, because standard output may be JSON.
 void draw(const ExplainOptions& options, const std::string& architecture, Context& context) {
   const auto layouts = nlohmann::json::parse(explain_layouts(options.descriptor, architecture));
@@ -212,13 +259,14 @@ void require_plan_holds(const nlohmann::ordered_json& plan) {
 int explain_plan(const ExplainOptions& options, Context& context) {
   const std::string architecture = choose_architecture(options);
   auto plan = nlohmann::ordered_json::parse(explain(options.descriptor, architecture));
+  require_one_kernel(plan, options);
   add_resources(plan, options, architecture, context);
   if (options.measure) add_measured(plan, options, architecture, context);
   if (options.svg) draw(options, architecture, context);
   if (options.json) {
     print_json(plan);
   } else {
-    print_plan(plan, options.source);
+    is_set(plan) ? print_set(plan) : print_plan(plan, options.source);
   }
   require_plan_holds(plan);
   return kExitGood;

@@ -66,7 +66,7 @@ void save_outputs(const Problem& problem, const HostTensors& outputs, OutputFile
 
 void print_result(const nlohmann::ordered_json& json) {
   const auto& kernel = json.at("kernel");
-  fmt::print("{} on {} ({})", json.at("descriptor").get<std::string>(), json.at("device").get<std::string>(),
+  fmt::print("{} on {} ({})", kernel.at("descriptor").get<std::string>(), json.at("device").get<std::string>(),
              json.at("arch").get<std::string>());
   if (kernel.at("registers").is_null()) {  // PTX: ptxas has not assigned registers
     fmt::print("\n");
@@ -102,13 +102,18 @@ nlohmann::ordered_json describe_outputs(const Problem& problem, const HostTensor
   return json;
 }
 
-HostTensors compute(const Device& device, const Problem& problem, const Kernel& kernel) {
+struct Computed {
+  HostTensors outputs;
+  Kernel taken;  ///< the kernel, or the member of the set that the launch took
+};
+
+Computed compute(const Device& device, const Problem& problem, const Kernel& kernel) {
   const OwnedStream stream(device);
   DeviceCase on_device(device, problem, 1, stream);
   on_device.allocate_workspace(kernel);
   kernel.prepare(device);
   on_device.launch(kernel, 0);
-  return on_device.download_outputs();
+  return {on_device.download_outputs(), on_device.taken(kernel)};
 }
 
 /// Watching the memory also counts: the counters show whether there was a launch.
@@ -134,11 +139,11 @@ int run_on_device(const RunOptions& options, const Case& given, const ChosenDevi
   const Engine engine = context.engine();
   const Kernel kernel = engine.get(descriptor, architecture);
   watch(*chosen.device, options);
-  const HostTensors outputs = compute(*chosen.device, problem, kernel);
+  const auto [outputs, taken] = compute(*chosen.device, problem, kernel);
   nlohmann::ordered_json json = {{"descriptor", descriptor},
                                  {"device", chosen.facts.at("description")},
                                  {"arch", architecture},
-                                 {"kernel", nlohmann::ordered_json::parse(kernel.describe())},
+                                 {"kernel", nlohmann::ordered_json::parse(taken.describe())},
                                  {"inputs", describe_tensors(problem.inputs())},
                                  {"outputs", describe_outputs(problem, outputs)}};
   if (file) {

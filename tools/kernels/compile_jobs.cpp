@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <set>
+#include <utility>
 
 #include "base/parallel.hpp"
 #include "tools/text/error.hpp"
@@ -26,15 +27,17 @@ auto with_origin(const DescriptorText& descriptor, Function function) {
   }
 }
 
-/// Whether the operator has a kernel for the descriptor and the architecture. With `required`, a missing kernel is an
-/// error.
-bool plannable(const std::string& descriptor, const std::string& architecture, bool required) {
+/// The kernels that the descriptor names on the architecture: usually one, several for a set, none if the operator has
+/// no kernel for the architecture. With `required`, a missing kernel is an error.
+std::vector<std::string> plannable_members(const std::string& descriptor, const std::string& architecture,
+                                           bool required) {
   try {
-    explain(descriptor, architecture);
-    return true;
+    std::vector<std::string> texts = nlohmann::json::parse(members(descriptor, architecture));
+    for (const std::string& text : texts) explain(text, architecture);
+    return texts;
   } catch (const Error& error) {
     if (required || error.code() != CUBIT_UNSUPPORTED) throw;
-    return false;
+    return {};
   }
 }
 
@@ -92,15 +95,19 @@ std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors
   const Targets targets = find_targets(architectures, use_device);
   std::vector<CompileJob> jobs;
   std::set<std::string> seen;
+  std::set<std::pair<std::string, std::string>> planned;  // several sets may share a member
   for (const DescriptorText& descriptor : descriptors) {
     const std::string text = with_origin(descriptor, [&] { return canonical(descriptor.text); });
     if (!seen.insert(text).second) continue;
-    const std::size_t before = jobs.size();
+    bool has_kernel = false;
     for (const std::string& name : targets.architectures) {
-      if (with_origin(descriptor, [&] { return plannable(text, name, targets.required); }))
-        jobs.push_back({text, name});
+      for (const std::string& member :
+           with_origin(descriptor, [&] { return plannable_members(text, name, targets.required); })) {
+        has_kernel = true;
+        if (planned.emplace(member, name).second) jobs.push_back({member, name});
+      }
     }
-    if (jobs.size() == before)
+    if (!has_kernel)
       throw BadInput(text, "no usual architecture has a kernel for this descriptor", "name one with --arch");
   }
   return jobs;

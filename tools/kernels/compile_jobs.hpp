@@ -27,7 +27,8 @@ struct CompileResult {
   std::vector<std::byte> cubin;
 };
 
-/// Makes a job for every descriptor and every architecture in `architectures`, the value of --arch. Without --arch the
+/// Makes a job for every descriptor, or every member of a set, and every architecture in `architectures`, the value of
+/// --arch. Without --arch the
 /// jobs are for this machine's device, else for each of the usual architectures that the operator supports. A pair that
 /// is named several times gets one job. Throws BadInput or cubit::Error for the first pair that cannot be compiled,
 /// before any compilation.

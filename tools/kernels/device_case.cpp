@@ -76,6 +76,8 @@ void DeviceCase::allocate_workspace(const Kernel& kernel) {
   device_.fill_zero(workspace_->data(), counters, stream_);
 }
 
+Kernel DeviceCase::taken(const Kernel& kernel) const { return kernel.member(kernel.choose(arguments(0), &device_)); }
+
 void DeviceCase::launch(const Kernel& kernel, int copy, bool overlap) const {
   kernel.launch(arguments(copy), {.device = &device_,
                                   .stream = stream_,

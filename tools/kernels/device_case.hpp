@@ -60,6 +60,8 @@ class DeviceCase {
   /// Allocates the workspace that `kernel` needs for this case. Only the bytes that must be zero are zeroed, so that
   /// reads of bytes that the kernel has not written are detected.
   void allocate_workspace(const Kernel& kernel);
+  /// The kernel itself, or the member of the set that launches of this case take.
+  Kernel taken(const Kernel& kernel) const;
   void launch(const Kernel& kernel, int copy, bool overlap = false) const;
   /// Waits for the stream, and returns the outputs of copy 0.
   HostTensors download_outputs() const;

@@ -91,6 +91,10 @@ class Sm90Family final : public GemmFamily {
     return is_narrow(descriptor) ? make_narrow_plan(descriptor, architecture).block
                                  : make_wide_plan(descriptor, architecture).block;
   }
+  std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
+                               const runtime::DeviceFacts&) const override {
+    return sm90::launch_workspace(block, launch);
+  }
   std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
                                              PlanReport report) const override {
     if (is_narrow(descriptor))

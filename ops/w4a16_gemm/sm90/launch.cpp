@@ -108,6 +108,10 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
 
 }  // namespace
 
+std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch) {
+  return workspace_bytes(block, launch, split_workspace_bytes(block, launch.schedule));
+}
+
 std::size_t wide_workspace_bytes(const WidePlan& plan, const void* public_arguments,
                                  const runtime::DeviceFacts& device) {
   const ScheduledLaunch launch = schedule_launch(plan.block, public_arguments, device);
@@ -125,8 +129,7 @@ Launch encode_wide_launch(const WidePlan& plan, const void* public_arguments, vo
   const ScheduledLaunch scheduled = schedule_launch(block, public_arguments, device);
   if (scheduled.is_empty()) return empty_launch();
   check_arguments(block, scheduled.arguments);
-  require_workspace(workspace, given,
-                    workspace_bytes(block, scheduled, split_workspace_bytes(block, scheduled.schedule)));
+  require_workspace(workspace, given, launch_workspace(block, scheduled));
   auto* const base = static_cast<char*>(workspace);
   W4a16GemmArguments parameters = kernel_parameters(scheduled, base);
   const bool reorders = reorders_activations(block.descriptor);

@@ -91,6 +91,8 @@ codegen::KernelSource make_source(const NarrowPlan& plan, const codegen::Archite
 void write_report(WidePlan& plan, const codegen::Architecture& architecture);
 void write_report(NarrowPlan& plan, const codegen::Architecture& architecture);
 
+/// Workspace bytes of exactly this launch.
+std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch);
 std::size_t wide_workspace_bytes(const WidePlan& plan, const void* public_arguments,
                                  const runtime::DeviceFacts& device);
 std::size_t narrow_workspace_bytes(const NarrowPlan& plan, const void* public_arguments,

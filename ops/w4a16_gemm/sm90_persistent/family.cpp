@@ -49,6 +49,10 @@ class Sm90PersistentFamily final : public GemmFamily {
   BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
     return make_plan(descriptor, architecture).block;
   }
+  std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
+                               const runtime::DeviceFacts& device) const override {
+    return sm90_persistent::launch_workspace(block, launch, device);
+  }
   std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
                                              PlanReport report) const override {
     Plan plan = make_plan(descriptor, architecture);

@@ -155,19 +155,22 @@ void check_arguments(const BlockPlan& block, const Arguments& arguments) {
       block.descriptor.is_dense()
           ? "dense weights and rows are read by tensor maps, whose strides must be multiples of 8 from 8 on"
           : "family sm90_persistent reads rows by a tensor map, whose stride must be a multiple of 8 from 8 "
-            "on (any stride: tile_m=64 and family=sm80)",
+            "on (any stride: tile_m=64, tile_n=256 and family=sm80)",
       arguments.activation_stride);
 }
 
 }  // namespace
 
-/// Where this launch does not share tiles, a launch with fewer rows may, if this one can.
-std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
-  const ScheduledLaunch scheduled = schedule_launch(plan.block, public_arguments, device);
-  const int decomposition = scheduled.arguments.decomposition;
+std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
+                             const runtime::DeviceFacts& device) {
+  const int decomposition = launch.arguments.decomposition;
   if (decomposition != CUBIT_W4A16_AUTOMATIC && decomposition != CUBIT_W4A16_STREAM_K) return 0;
-  const std::optional<Schedule> shared = shared_schedule(plan.block, scheduled.arguments, device);
-  return shared ? bytes_of(plan.block, *shared) : 0;
+  const std::optional<Schedule> shared = shared_schedule(block, launch.arguments, device);
+  return shared ? bytes_of(block, *shared) : 0;
+}
+
+std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
+  return launch_workspace(plan.block, schedule_launch(plan.block, public_arguments, device), device);
 }
 
 Launch encode_launch(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,

@@ -56,6 +56,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
 /// Adds the plan's decisions, proofs and fragments to its report, which names the family already.
 void write_report(Plan& plan);
 
+/// Of this launch and of all launches with fewer rows: where this launch does not share tiles, a launch with fewer rows
+/// may, if this one can.
+std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch, const runtime::DeviceFacts& device);
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device);
 Launch encode_launch(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
                      const runtime::DeviceFacts& device);

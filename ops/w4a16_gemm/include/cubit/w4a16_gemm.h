@@ -56,7 +56,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* residual;      /* as output if the descriptor has a residual, else NULL; may be the output */
   void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
   int64_t activation_stride; /* at least 0. Family sm90 (on sm_90a the default for tile_m 32 and 64, and for tile_n
-                              * below 256) needs more than 0 unless m is 1 */
+                              * below 256) needs more than 0 unless m is 1; a set then takes another member */
   int64_t residual_stride;   /* at least 0 */
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
   int32_t m;                 /* rows of activations, at most 2147483391; 0: nothing is launched */

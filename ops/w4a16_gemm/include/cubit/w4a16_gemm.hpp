@@ -30,7 +30,8 @@ enum class GemmFunction {
   silu_gate,  ///< silu of the first half of the columns times the second half
 };
 
-/// Multiplies activations by 4-bit, 8-bit or dense weights as a checkpoint stores them.
+/// Multiplies activations by 4-bit, 8-bit or dense weights as a checkpoint stores them. Without tile_m or without
+/// tile_n the descriptor names a set of kernels, and each launch takes the member that is fastest for its sizes.
 /// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
@@ -41,10 +42,12 @@ struct W4a16Gemm {
   /// fp32 before the sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16
   /// activations times group size times 2^bits exceeds 3.4e38.
   Element element = Element::fp16;
-  int tile_m = 16;  ///< rows that a block computes: 8, 16, 32 or, with 4 bits, 64; every value serves any m
+  /// Rows that a block computes: 8, 16, 32 or, with 4 bits, 64, and on sm_90a 80, 128, 144, 192 and 256; every value
+  /// serves any m. 0 ("auto"): those of a set.
+  int tile_m = 0;
   /// Columns of the weights that a block computes: 256, or with a tile_m of at most 16 also 64 and 32, and on sm_90a
-  /// 224, 160, 128 and 96.
-  int tile_n = 256;
+  /// 224, 160, 128 and 96. 0 ("auto"): those of a set.
+  int tile_n = 0;
   /// g_idx names the group of each k. Not for awq and dense, and not if one group has all of k. Every weight is
   /// dequantised before its product, as the sum of two numbers of type `element`. With activation_order and fp16, the
   /// magnitude of scale · (q - zero) must therefore not exceed 65504, otherwise outputs are NaN; scales up to 4094
@@ -65,6 +68,7 @@ struct W4a16Gemm {
 
   auto operator<=>(const W4a16Gemm&) const = default;
 
+  bool is_set() const { return tile_m == 0 || tile_n == 0; }
   bool is_gated() const { return function == GemmFunction::silu_gate; }
   bool is_dense() const { return format == W4Format::dense; }
 
