@@ -118,6 +118,7 @@ void consider_stream_k(const BlockPlan& block, Schedule& schedule, const runtime
 /// device that the model was fitted to.
 int choose_invariant_splits(std::int64_t column_tiles, int stages) {
   BlockPlan few_rows;
+  few_rows.descriptor.tile_m = 16;  // the cost of a merge grows with the rows
   few_rows.blocks_per_sm = 3;
   return choose_splits(few_rows, column_tiles, stages, h200());
 }

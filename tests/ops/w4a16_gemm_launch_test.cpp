@@ -273,6 +273,17 @@ TEST(GemmLaunch, BatchInvariantSlicesFollowFromColumnsAndDepth) {
   EXPECT_TRUE(others_depend_on_m) << "otherwise this test would pass without the field";
 }
 
+// The factors that were measured; another factor gives a row other bits.
+TEST(GemmLaunch, BatchInvariantSplitsStayTheSame) {
+  const auto splits = [](int n, int k) {
+    return plan_of("w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true")
+        .schedule(arguments_of(1, n, k), h200())
+        .splits;
+  };
+  EXPECT_EQ(splits(4096, 8192), 8);
+  EXPECT_EQ(splits(1024, 8192), 11);
+}
+
 // If tiles fill the device, one block adds up all slices of a tile in a place of its own, and needs no counter.
 TEST(GemmLaunch, BatchInvariantBlocksTakeWholeTilesWhereTilesFillTheDevice) {
   const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true");
