@@ -242,7 +242,9 @@ std::size_t GemmChoice::choose_by_sizes(Arguments sizes, const runtime::DeviceFa
   double best_cost = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const double of_member = cost(members_[i].block, sizes, device);
-    if (of_member >= best_cost) continue;
+    // Where the memory alone counts, tiles take equally long: then the fewest rows and the most columns.
+    const bool is_wider = of_member == best_cost && member(i).tile_m == member(best).tile_m;
+    if (of_member >= best_cost && !is_wider) continue;
     best = i;
     best_cost = of_member;
   }
