@@ -21,15 +21,15 @@ using ::testing::Not;
 /// An entry with the measurements of a kernel of 4 warps.
 Json measured(Json entry, double microseconds) {
   entry.update(Json{{"microseconds", microseconds}, {"floor_share", 0.5}, {"operations", 2.0 * 16 * 4096 * 4096}});
-  add_resources(entry, {{"registers", 168}, {"static_shared_memory", 1024}},
-                {{"threads", 128},
-                 {"grid", {1, 16, 4}},
-                 {"blocks", 64},
-                 {"cluster_blocks", 1},
-                 {"dynamic_shared_memory", 65536},
-                 {"workspace_bytes", 0},
-                 {"blocks_per_sm", 3},
-                 {"occupancy", 0.1875}});
+  add_kernel_and_launch(entry, {{"registers", 168}, {"static_shared_memory", 1024}},
+                        {{"threads", 128},
+                         {"grid", {1, 16, 4}},
+                         {"blocks", 64},
+                         {"cluster_blocks", 1},
+                         {"dynamic_shared_memory", 65536},
+                         {"workspace_bytes", 0},
+                         {"blocks_per_sm", 3},
+                         {"occupancy", 0.1875}});
   return entry;
 }
 

@@ -86,9 +86,9 @@ class Printer {
 };
 
 /// The device and the engine of all launches of a study.
-class Run {
+class StudyRun {
  public:
-  Run(const StudyOptions& options, Context& context)
+  StudyRun(const StudyOptions& options, Context& context)
       : options_(options.device),
         chosen_(choose_device(options.device)),
         engine_(context.engine()),
@@ -129,7 +129,8 @@ class Run {
     const Problem problem = Problem::random(descriptor, case_sizes(entry), 1);
     const Kernel kernel = engine_.get(descriptor, run_architecture(options_, chosen_.facts));
     entry.update(benchmark_.measure(descriptor, problem, kernel));
-    add_resources(entry, Json::parse(kernel.describe()), Json::parse(problem.describe_launch(kernel, device())));
+    add_kernel_and_launch(entry, Json::parse(kernel.describe()),
+                          Json::parse(problem.describe_launch(kernel, device())));
   }
 
   const ProblemOptions& options_;
@@ -139,7 +140,7 @@ class Run {
 };
 
 bool measure(const Json& entries, const StudyOptions& options, const ResultsFile* file, Context& context) {
-  Run run(options, context);
+  StudyRun run(options, context);
   Printer printer(options.prints_json());
   const auto start = std::chrono::steady_clock::now();
   const bool good = measure_cases(

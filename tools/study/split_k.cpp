@@ -114,7 +114,7 @@ Json split_k_entries(const SplitKStudy& study) {
   return entries;
 }
 
-void add_resources(Json& entry, const Json& kernel, const Json& launch) {
+void add_kernel_and_launch(Json& entry, const Json& kernel, const Json& launch) {
   constexpr double kTera = 1e12;
   constexpr double kMicro = 1e-6;
   const Json& fixed = kernel.at("static_shared_memory");

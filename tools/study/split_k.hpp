@@ -34,8 +34,8 @@ nlohmann::ordered_json split_k_entries(const SplitKStudy& study);
 
 /// Adds the rates and resources that the study shows to a measured entry. `kernel` is the JSON of Kernel::describe, of
 /// one kernel, and `launch` is the JSON of Problem::describe_launch.
-void add_resources(nlohmann::ordered_json& entry, const nlohmann::ordered_json& kernel,
-                   const nlohmann::ordered_json& launch);
+void add_kernel_and_launch(nlohmann::ordered_json& entry, const nlohmann::ordered_json& kernel,
+                           const nlohmann::ordered_json& launch);
 
 /// The table of measured entries, row by row, below one heading per n = k.
 class SplitKRows {
