@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ops/gemm/schedule.hpp"
 #include "ops/w4a16_gemm/members.hpp"
-#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace {
@@ -98,7 +98,7 @@ std::vector<Case> make_cases(const std::vector<W4a16Gemm>& descriptors, const st
     for (const Tile& tile : tiles) blocks.push_back(block_of(descriptor, tile, *device.architecture));
     for (const Shape& shape : kShapes) {
       for (const int rows : kRows) {
-        cubit_w4a16_gemm_arguments sizes{};
+        cubit::ops::gemm::Problem sizes;
         sizes.m = rows;
         sizes.n = shape.n;
         sizes.k = shape.k;
@@ -108,8 +108,9 @@ std::vector<Case> make_cases(const std::vector<W4a16Gemm>& descriptors, const st
                  {}};
         for (const auto& block : blocks) {
           const double time = !block ? kNever
-                                     : gemm::modelled_microseconds(*block, gemm::choose_schedule(*block, sizes, device),
-                                                                   device, device.memory_bytes_per_second);
+                                     : cubit::ops::gemm::modelled_microseconds(
+                                           *block, cubit::ops::gemm::choose_schedule(*block, sizes, device), device,
+                                           device.memory_bytes_per_second);
           one.times.push_back(time);
           one.best = std::min(one.best, time);
         }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "check/w4a16_gemm/problem.hpp"
+#include "ops/gemm/model.hpp"
 
 namespace cubit::check::w4a16_gemm {
 namespace {
@@ -35,7 +36,7 @@ BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape&
 
 /// The member of the descriptor's set that such a launch takes, as `cubit suggest` names it.
 BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
-  return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, h200()), shape, m);
+  return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, ops::gemm::h200()), shape, m);
 }
 
 /// The descriptor with 256 columns and the smallest tile that holds the rows: tiles of 256 columns allow every

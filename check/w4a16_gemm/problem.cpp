@@ -13,6 +13,7 @@
 #include "base/parallel.hpp"
 #include "check/host_tensors.hpp"
 #include "ops/element/element.hpp"
+#include "ops/gemm/gemm.hpp"
 
 namespace cubit::check::w4a16_gemm {
 
@@ -22,7 +23,7 @@ bool LaunchNumbers::set(const W4a16Gemm& descriptor, std::string_view name, doub
         static_cast<std::int32_t>(whole_number(name, value, CUBIT_W4A16_AUTOMATIC, CUBIT_W4A16_SPLIT_K_ATOMIC));
     check_decomposition(descriptor, decomposition);
   } else if (name == "splits") {
-    splits = static_cast<std::int32_t>(whole_number(name, value, 0, kMostSplits));
+    splits = static_cast<std::int32_t>(whole_number(name, value, 0, ops::gemm::kMostSplits));
   } else {
     return false;
   }

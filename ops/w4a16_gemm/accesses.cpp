@@ -2,28 +2,15 @@
 // kernels themselves use.
 #include "ops/w4a16_gemm/accesses.hpp"
 
-#include <utility>
-
-#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include <fmt/format.h>
 
 namespace cubit::ops::w4a16_gemm {
 
 using codegen::AccessKind;
 using codegen::TileAccess;
-using codegen::TileByte;
 
-TileAccess row_copies(std::string name, const W4a16Gemm& descriptor, int copy_bytes, int rows_at_once) {
-  const int lanes = descriptor.tile_n / 8;
-  const int rows = stage_groups(descriptor);
-  return {std::move(name), AccessKind::store, copy_bytes, (rows + rows_at_once - 1) / rows_at_once,
-          [=](int instance, int lane) -> MaybeByte {
-            const int row = instance * rows_at_once + lane / lanes;
-            if (row >= rows || lane >= rows_at_once * lanes) return std::nullopt;
-            return TileByte{row, copy_bytes * (lane % lanes)};
-          }};
-}
-
-TileAccess ldmatrix_of_words(int strips) {
+TileAccess ldmatrix_of_words(const W4a16Gemm& descriptor) {
+  const int strips = strips_of(descriptor);
   return {"ldmatrix.x4.trans of words", AccessKind::ldmatrix, 16, kStageSteps * strips,
           [=](int instance, int lane) -> MaybeByte {
             return byte_at(gemm_lanes::words_by_n(lane, instance % strips, instance / strips));
@@ -37,10 +24,10 @@ TileAccess ldmatrix_of_activations(int tiles) {
           }};
 }
 
-TileAccess loads_of_scales(const BlockPlan& block) {
-  const int strips = block.strips();
-  const int groups = stage_groups(block.descriptor);
-  const bool by_n = has_words_by_n(block.descriptor);
+TileAccess loads_of_scales(const W4a16Gemm& descriptor) {
+  const int strips = strips_of(descriptor);
+  const int groups = stage_groups(descriptor);
+  const bool by_n = has_words_by_n(descriptor);
   return {"loads of scales", AccessKind::load, by_n ? 16 : 8, groups * strips,
           [=](int instance, int lane) -> MaybeByte {
             const int strip = instance % strips;
@@ -50,15 +37,20 @@ TileAccess loads_of_scales(const BlockPlan& block) {
           }};
 }
 
-TileAccess loads_of_zeros(const BlockPlan& block) {
-  const int strips = block.strips();
-  const int groups = stage_groups(block.descriptor);
-  const bool bytes = block.descriptor.bits == 8;
+TileAccess loads_of_zeros(const W4a16Gemm& descriptor) {
+  const int strips = strips_of(descriptor);
+  const int groups = stage_groups(descriptor);
+  const bool bytes = descriptor.bits == 8;
   return {"loads of zeros", AccessKind::load, 4, groups * strips, [=](int instance, int lane) -> MaybeByte {
             const int strip = instance % strips;
             const int group = instance / strips;
             return byte_at(bytes ? gemm_lanes::byte_zeros(lane, strip, group) : gemm_lanes::zeros(lane, strip, group));
           }};
+}
+
+gemm::Role format_role(std::string_view header, std::string_view type, std::string_view more_arguments) {
+  return {header,
+          fmt::format("{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>", type, more_arguments)};
 }
 
 }  // namespace cubit::ops::w4a16_gemm

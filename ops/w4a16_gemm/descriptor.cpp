@@ -220,11 +220,9 @@ int stage_groups(const W4a16Gemm& descriptor) {
   return descriptor.group_size == 0 ? 1 : gemm_lanes::kStageK / descriptor.group_size;
 }
 
-bool has_groups(const W4a16Gemm& descriptor) { return descriptor.group_size != 0 && !descriptor.is_dense(); }
-
-int weight_bits(const W4a16Gemm& descriptor) { return descriptor.is_dense() ? 16 : descriptor.bits; }
-
-int groups_of(const W4a16Gemm& descriptor, int k) { return has_groups(descriptor) ? k / descriptor.group_size : 1; }
+int groups_of(const W4a16Gemm& descriptor, int k) {
+  return descriptor.group_size == 0 || descriptor.is_dense() ? 1 : k / descriptor.group_size;
+}
 
 int output_columns(const W4a16Gemm& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }
 

@@ -1,23 +1,9 @@
 // The list of the operator's kernel families. To add a family, add its folder and its line here.
 #include "ops/w4a16_gemm/families.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 
-#include "ops/w4a16_gemm/launch.hpp"
-
 namespace cubit::ops::w4a16_gemm {
-
-std::size_t GemmFamily::launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
-                                         const runtime::DeviceFacts&) const {
-  return split_workspace_bytes(block, launch.schedule);
-}
-
-BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor) {
-  return {fmt::format("its tiles have at most 64 rows, not {}", descriptor.tile_m),
-          "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out"};
-}
 
 BrokenRule rule_of_dense_weights() { return {"there is no kernel of dense weights yet", "leave family out"}; }
 

@@ -1,32 +1,20 @@
-// The kernel families of w4a16_gemm: what the operator asks of a family beyond ops::KernelFamily, and their list.
+// The kernel families of w4a16_gemm, and their list.
 #pragma once
 
 #include <cubit/w4a16_gemm.hpp>
 
-#include <cstddef>
-
-#include "ops/kernel_family.hpp"
-#include "ops/w4a16_gemm/plan.hpp"
+#include "ops/gemm/families.hpp"
+#include "ops/gemm/sm75/sm75.hpp"
+#include "ops/gemm/sm80/sm80.hpp"
+#include "ops/gemm/sm90/sm90.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/w4a16_gemm/description.hpp"
 
 namespace cubit::ops::w4a16_gemm {
 
-struct ScheduledLaunch;  // ops/w4a16_gemm/launch.hpp
+using gemm::BlockPlan;
+using GemmFamily = gemm::GemmFamily<W4a16Gemm>;
 
-/// A kernel family of the operator.
-class GemmFamily : public KernelFamily<W4a16Gemm> {
- public:
-  /// The part of plan() that schedules, workspace and the performance model depend on. The rest of plan(), which is the
-  /// source and the report, takes most of its time. Requires that why_not() returns nothing. Pure.
-  virtual BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const = 0;
-  /// Whether somebody timed the family's tiles, so that the performance model can choose among them.
-  virtual bool is_modelled() const { return true; }
-  /// Workspace bytes of exactly this launch; by default those of split-K slices.
-  virtual std::size_t launch_workspace(const BlockPlan& block, const ScheduledLaunch& launch,
-                                       const runtime::DeviceFacts& device) const;
-};
-
-/// Why a family whose tiles have at most 64 rows does not serve a descriptor with more.
-BrokenRule rule_of_many_rows(const W4a16Gemm& descriptor);
 /// Why a family without dense weights does not serve a descriptor that has them.
 BrokenRule rule_of_dense_weights();
 
@@ -37,16 +25,21 @@ const FamilyList<GemmFamily>& families();
 BlockPlan plan_block(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 
 namespace sm75 {
+gemm::sm75::Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 const GemmFamily& family();
-}
+}  // namespace sm75
 namespace sm80 {
+gemm::sm80::Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 const GemmFamily& family();
-}
+}  // namespace sm80
 namespace sm90 {
+gemm::sm90::WidePlan make_wide_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
+gemm::sm90::NarrowPlan make_narrow_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 const GemmFamily& family();
-}
+}  // namespace sm90
 namespace sm90_persistent {
+gemm::sm90_persistent::Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture);
 const GemmFamily& family();
-}
+}  // namespace sm90_persistent
 
 }  // namespace cubit::ops::w4a16_gemm

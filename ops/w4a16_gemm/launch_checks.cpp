@@ -2,43 +2,20 @@
 #include <cubit/w4a16_gemm.h>
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/w4a16_gemm/launch.hpp"
+#include "ops/w4a16_gemm/description.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
 using Arguments = cubit_w4a16_gemm_arguments;
 
-constexpr int kMostColumnTiles = 65535;  // the grid's second dimension
-constexpr std::int64_t kMostColumns = std::int64_t{kMostColumnTiles} * gemm_lanes::kBlockColumns;
-constexpr std::int64_t kMostK = std::int64_t{1} << 30;
-constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;  // row indices are rounded up to whole tiles
-
-/// Tensors that the kernel reads and writes in vectors of 16 bytes, whatever the descriptor says.
-void require_16_bytes(const char* name, const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (address % 16 == 0) return;
-  throw Failure(Status::invalid_argument, fmt::format("{} at {:#x}", name, address),
-                "the address is not a multiple of 16 bytes",
-                "accepted: what cuMemAlloc gives, and multiples of 16 from there");
-}
-
-void require_stride(const char* name, std::int64_t stride) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  require_argument(stride >= 0 && stride <= kMost && stride % 8 == 0, name,
-                   "it must be a multiple of 8 elements from 0 to 2^30", stride);
-}
-
 void check_dense_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
-  require_16_bytes("weight", arguments.weight);
-  require_stride("weight_stride", arguments.weight_stride);
+  gemm::require_16_bytes("weight", arguments.weight);
+  gemm::require_stride("weight_stride", arguments.weight_stride);
   require_argument(arguments.weight_stride == 0 || arguments.weight_stride >= arguments.k, "weight_stride",
                    "it must be 0, for contiguous rows, or at least k", arguments.weight_stride);
   const std::int64_t half = row_stride_of_weights(arguments) * arguments.n;  // bytes of half of all rows
@@ -68,57 +45,23 @@ const char* remedy_of_unaligned_rows(W4a16Gemm descriptor) {
 
 }  // namespace
 
-void check_tensors(const BlockPlan& block, const Arguments& arguments) {
-  const W4a16Gemm& descriptor = block.descriptor;
-  block.pointers.check(&arguments);
+void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
   check_weights(descriptor, arguments);
-  require_16_bytes("activations", arguments.activations);
-  require_16_bytes("scales", arguments.scales);
-  require_16_bytes("output", arguments.output);
-  require_stride("activation_stride", arguments.activation_stride);
-  require_stride("output_stride", arguments.output_stride);
-  WrittenDimension rows[] = {{"output_stride", -1, arguments.m, arguments.output_stride}};
-  require_apart(rows, output_columns(descriptor, arguments.n));
-  if (descriptor.bias) require_16_bytes("bias", arguments.bias);
-  if (descriptor.activation_order) require_16_bytes("g_idx", arguments.g_idx);
-  if (!descriptor.residual) return;
-  require_16_bytes("residual", arguments.residual);
-  require_stride("residual_stride", arguments.residual_stride);
+  gemm::require_16_bytes("scales", arguments.scales);
+  if (descriptor.activation_order) gemm::require_16_bytes("g_idx", arguments.g_idx);
 }
 
 std::int64_t row_stride_of_weights(const Arguments& arguments) {
   return arguments.weight_stride == 0 ? arguments.k : arguments.weight_stride;
 }
 
-bool serves_sizes(const BlockPlan& block, const Arguments& arguments) {
-  return arguments.n <= kMostColumnTiles * block.descriptor.tile_n &&
-         (!block.needs_row_stride || has_row_stride(arguments));
+void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
+  gemm::check_sizes(describe(descriptor), m, n, k);
 }
 
-bool has_row_stride(const Arguments& arguments) { return arguments.activation_stride > 0 || arguments.m <= 1; }
-
-void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
-  require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483391", m);
-  require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
-  if (const int most = kMostColumnTiles * descriptor.tile_n; descriptor.tile_n != 0 && n > most) {
-    throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
-                  fmt::format("with tile_n={0} it must be at most {1}, because a grid has at most {2} blocks of {0} "
-                              "columns",
-                              descriptor.tile_n, most, kMostColumnTiles),
-                  "ask for tile_n=256");
-  }
-  require_argument(!descriptor.is_gated() || n % 16 == 0, "n",
-                   "function=silu_gate has as many gate columns as up-projection columns: n must be a multiple of 16",
-                   n);
-  require_argument(k >= 1 && k <= kMostK, "k", "it must be from 1 to 2^30", k);
-  if (!has_groups(descriptor)) {
-    require_argument(k % 8 == 0, "k", "it must be a multiple of 8", k);
-  } else if (k % descriptor.group_size != 0) {
-    throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                  fmt::format("it is not a multiple of group_size={}", descriptor.group_size),
-                  fmt::format("accepted: multiples of {}", descriptor.group_size));
-  }
+void check_decomposition(const W4a16Gemm& descriptor, int decomposition) {
+  gemm::check_decomposition(describe(descriptor), static_cast<gemm::Decomposition>(decomposition));
 }
 
 void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n) {

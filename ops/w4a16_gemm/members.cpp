@@ -16,8 +16,9 @@
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/w4a16_gemm/launch.hpp"
-#include "ops/w4a16_gemm/schedule.hpp"
+#include "ops/gemm/schedule.hpp"
+#include "ops/gemm/workspace.hpp"
+#include "ops/w4a16_gemm/description.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 
@@ -25,6 +26,7 @@ namespace cubit::ops::w4a16_gemm {
 namespace {
 
 using Arguments = cubit_w4a16_gemm_arguments;
+using gemm::Problem;
 
 /// A kernel's tile.
 struct Tile {
@@ -129,11 +131,15 @@ std::string accepted_sizes(W4a16Gemm set, const codegen::Architecture& architect
   return fmt::format("{}", fmt::join(accepted, ", "));
 }
 
+Problem checked_problem(const void* public_arguments) {
+  return problem_of(checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments"));
+}
+
 /// Nothing if the member does not serve the sizes.
-std::optional<Schedule> schedule_of(const BlockPlan& block, const Arguments& sizes,
-                                    const runtime::DeviceFacts& device) {
+std::optional<gemm::Schedule> schedule_of(const BlockPlan& block, const Problem& sizes,
+                                          const runtime::DeviceFacts& device) {
   if (!serves_sizes(block, sizes)) return std::nullopt;
-  if (sizes.decomposition == CUBIT_W4A16_AUTOMATIC) return choose_schedule(block, sizes, device);
+  if (sizes.decomposition == gemm::Decomposition::automatic) return choose_schedule(block, sizes, device);
   try {  // a caller who names a decomposition tunes launches: such a choice may take longer
     return choose_schedule(block, sizes, device);
   } catch (const Failure& failure) {
@@ -197,31 +203,31 @@ std::optional<BrokenRule> why_no_members(const W4a16Gemm& set) {
 
 GemmChoice::GemmChoice(const W4a16Gemm& set, const std::vector<W4a16Gemm>& kernels,
                        const codegen::Architecture& architecture)
-    : set_(set), is_timed_(is_timed(set, architecture)) {
+    : set_(describe(set)), is_timed_(is_timed(set, architecture)) {
   for (const W4a16Gemm& kernel : kernels) {
     const GemmFamily& family = choose_family(families(), kernel, architecture).family;
-    members_.push_back({family.block_plan(kernel, architecture), &family});
+    members_.push_back({kernel, family.block_plan(kernel, architecture)});
   }
 }
 
 ChoiceKey GemmChoice::key(const void* public_arguments) const {
-  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
+  const Problem problem = checked_problem(public_arguments);
   const auto both = [](std::int32_t low, std::int32_t high) {
     return std::uint64_t{static_cast<std::uint32_t>(low)} | std::uint64_t{static_cast<std::uint32_t>(high)} << 32;
   };
-  return {both(arguments.m, arguments.n), both(arguments.k, arguments.decomposition),
-          both(arguments.splits, arguments.activation_stride == 0 ? 1 : 0)};
+  return {both(problem.m, problem.n), both(problem.k, static_cast<std::int32_t>(problem.decomposition)),
+          both(problem.splits, problem.activation_stride == 0 ? 1 : 0)};
 }
 
 std::size_t GemmChoice::choose(const void* public_arguments, const runtime::DeviceFacts& device) const {
-  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
-  check_sizes(set_, arguments.m, arguments.n, arguments.k);
-  return choose_by_sizes(arguments, device);
+  const Problem problem = checked_problem(public_arguments);
+  gemm::check_sizes(set_, problem.m, problem.n, problem.k);
+  return choose_by_sizes(problem, device);
 }
 
 /// Beyond these rows the largest tile is best: it fills the device several times, and whole tiles are the most part of
 /// all tiles. The choice is cheap there, and a set's workspace does not grow with the rows.
-std::int64_t GemmChoice::rows_of_largest_tile(const Arguments& sizes, const runtime::DeviceFacts& device) const {
+std::int64_t GemmChoice::rows_of_largest_tile(const Problem& sizes, const runtime::DeviceFacts& device) const {
   constexpr std::int64_t kFills = 4;
   constexpr std::int64_t kWholeTiles = 8;
   const BlockPlan& largest = members_.back().block;
@@ -232,7 +238,7 @@ std::int64_t GemmChoice::rows_of_largest_tile(const Arguments& sizes, const runt
   return largest.descriptor.tile_m * std::max(kWholeTiles, (tiles + columns - 1) / columns);
 }
 
-std::size_t GemmChoice::choose_by_sizes(Arguments sizes, const runtime::DeviceFacts& device) const {
+std::size_t GemmChoice::choose_by_sizes(Problem sizes, const runtime::DeviceFacts& device) const {
   sizes.m = std::max(1, sizes.m);          // the model has no time of nothing
   std::size_t best = members_.size() - 1;  // has the fewest rules of its own, and so the most general refusal
   if (sizes.m > rows_of_largest_tile(sizes, device)) {
@@ -252,8 +258,8 @@ std::size_t GemmChoice::choose_by_sizes(Arguments sizes, const runtime::DeviceFa
 }
 
 /// Infinite if the member does not serve the sizes.
-double GemmChoice::cost(const BlockPlan& block, const Arguments& sizes, const runtime::DeviceFacts& device) const {
-  const std::optional<Schedule> schedule = schedule_of(block, sizes, device);
+double GemmChoice::cost(const BlockPlan& block, const Problem& sizes, const runtime::DeviceFacts& device) const {
+  const std::optional<gemm::Schedule> schedule = schedule_of(block, sizes, device);
   if (!schedule) return std::numeric_limits<double>::infinity();
   if (is_timed_) return modelled_microseconds(block, *schedule, device, device.memory_bytes_per_second);
   constexpr double kTooFewRows = 1 << 20;
@@ -262,27 +268,28 @@ double GemmChoice::cost(const BlockPlan& block, const Arguments& sizes, const ru
 }
 
 std::size_t GemmChoice::workspace_bytes(const void* public_arguments, const runtime::DeviceFacts& device) const {
-  const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4a16_gemm_arguments");
-  check_sizes(set_, arguments.m, arguments.n, arguments.k);
-  if (arguments.m == 0) return 0;
-  const auto of_launch = [&](const Member& member, const Arguments& sizes) {
-    return member.family->launch_workspace(member.block, {sizes, choose_schedule(member.block, sizes, device)}, device);
+  const Problem problem = checked_problem(public_arguments);
+  gemm::check_sizes(set_, problem.m, problem.n, problem.k);
+  if (problem.m == 0) return 0;
+  const auto of_launch = [&](const BlockPlan& block, const Problem& sizes) {
+    const gemm::ScheduledLaunch launch{sizes, gemm::choose_schedule(block, sizes, device)};
+    return block.is_persistent ? gemm::workspace_bytes(block, launch, device) : exact_workspace_bytes(block, launch);
   };
-  std::size_t most = of_launch(members_[choose_by_sizes(arguments, device)], arguments);
+  std::size_t most = of_launch(members_[choose_by_sizes(problem, device)].block, problem);
   // The choice and its schedule depend on the rows through the numbers of row tiles alone, except that one row needs no
   // stride. Beyond the last rows of this loop the choice is fixed, no tile is split, and more rows need no less.
-  const std::int64_t last = std::min<std::int64_t>(arguments.m - 1, last_split_rows(arguments, device));
-  Arguments fewer = arguments;
+  const std::int64_t last = std::min<std::int64_t>(problem.m - 1, last_split_rows(problem, device));
+  Problem fewer = problem;
   for (std::int64_t rows = 1; rows <= last; rows = rows / kRowStep * kRowStep + kRowStep) {
-    fewer.m = static_cast<std::int32_t>(rows);
-    const Member& member = members_[choose_by_sizes(fewer, device)];
-    if (schedule_of(member.block, fewer, device)) most = std::max(most, of_launch(member, fewer));
+    fewer.m = static_cast<int>(rows);
+    const BlockPlan& block = members_[choose_by_sizes(fewer, device)].block;
+    if (schedule_of(block, fewer, device)) most = std::max(most, of_launch(block, fewer));
   }
   return most;
 }
 
 /// The most rows for which a member's tiles may be split, or the largest tile is not chosen yet.
-std::int64_t GemmChoice::last_split_rows(const Arguments& sizes, const runtime::DeviceFacts& device) const {
+std::int64_t GemmChoice::last_split_rows(const Problem& sizes, const runtime::DeviceFacts& device) const {
   std::int64_t rows = rows_of_largest_tile(sizes, device);
   for (const Member& member : members_) {
     const BlockPlan& block = member.block;
@@ -294,11 +301,11 @@ std::int64_t GemmChoice::last_split_rows(const Arguments& sizes, const runtime::
 }
 
 std::vector<ServedSizes> GemmChoice::served() const {
-  const runtime::DeviceFacts device = h200();
+  const runtime::DeviceFacts device = gemm::h200();
   std::vector<ServedSizes> all;
   for (const auto& [n, k] : kUsualSizes) {
     std::vector<std::size_t> chosen;  // for rows 1 to 8, 9 to 16, …
-    Arguments sizes{};
+    Problem sizes;
     sizes.n = n;
     sizes.k = k;
     sizes.activation_stride = k;

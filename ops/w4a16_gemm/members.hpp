@@ -1,8 +1,6 @@
 // Sets of kernels: the members that a descriptor without tile_m or tile_n has, and the choice among them.
 #pragma once
 
-#include <cubit/w4a16_gemm.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,22 +33,21 @@ class GemmChoice final : public MemberChoice {
   std::vector<ServedSizes> served() const override;
 
   /// The same for sizes and schedules alone: no pointer is read.
-  std::size_t choose_by_sizes(cubit_w4a16_gemm_arguments sizes, const runtime::DeviceFacts& device) const;
-  const W4a16Gemm& member(std::size_t index) const { return members_[index].block.descriptor; }
+  std::size_t choose_by_sizes(gemm::Problem sizes, const runtime::DeviceFacts& device) const;
+  const W4a16Gemm& member(std::size_t index) const { return members_[index].kernel; }
   std::size_t member_count() const { return members_.size(); }
 
  private:
   struct Member {
+    W4a16Gemm kernel;
     BlockPlan block;
-    const GemmFamily* family;
   };
 
-  std::int64_t rows_of_largest_tile(const cubit_w4a16_gemm_arguments& sizes, const runtime::DeviceFacts& device) const;
-  std::int64_t last_split_rows(const cubit_w4a16_gemm_arguments& sizes, const runtime::DeviceFacts& device) const;
-  double cost(const BlockPlan& block, const cubit_w4a16_gemm_arguments& sizes,
-              const runtime::DeviceFacts& device) const;
+  std::int64_t rows_of_largest_tile(const gemm::Problem& sizes, const runtime::DeviceFacts& device) const;
+  std::int64_t last_split_rows(const gemm::Problem& sizes, const runtime::DeviceFacts& device) const;
+  double cost(const BlockPlan& block, const gemm::Problem& sizes, const runtime::DeviceFacts& device) const;
 
-  W4a16Gemm set_;
+  gemm::GemmDescriptor set_;
   std::vector<Member> members_;
   bool is_timed_;  ///< somebody has timed the members
 };

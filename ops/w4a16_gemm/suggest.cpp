@@ -41,10 +41,10 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
   check_sizes(descriptor, m, n, k);
   check_rows_of_words(descriptor, n);
   const GemmChoice choice(descriptor, *device.architecture);
-  cubit_w4a16_gemm_arguments sizes{};
-  sizes.m = static_cast<std::int32_t>(std::max<std::int64_t>(1, m));
-  sizes.n = static_cast<std::int32_t>(n);
-  sizes.k = static_cast<std::int32_t>(k);
+  gemm::Problem sizes;
+  sizes.m = static_cast<int>(std::max<std::int64_t>(1, m));
+  sizes.n = static_cast<int>(n);
+  sizes.k = static_cast<int>(k);
   sizes.activation_stride = k;
   return choice.member(choice.choose_by_sizes(sizes, device));
 }

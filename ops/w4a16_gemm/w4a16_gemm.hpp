@@ -5,7 +5,6 @@
 #include <cubit/w4a16_gemm.hpp>
 
 #include <array>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -46,19 +45,9 @@ bool stages_scales(const W4a16Gemm& descriptor);    ///< scales and zeros are co
 bool stores_zeros(const W4a16Gemm& descriptor);     ///< else every zero is zero_offset
 int zero_offset(const W4a16Gemm& descriptor);       ///< added to a stored zero to get the zero that is meant
 int word_weights(const W4a16Gemm& descriptor);      ///< weights in a word of qweight, and zeros in a word of qzeros
-bool has_groups(const W4a16Gemm& descriptor);       ///< a group is not all of k
-int weight_bits(const W4a16Gemm& descriptor);       ///< bits of a weight in memory
 int groups_of(const W4a16Gemm& descriptor, int k);  ///< groups of all of k
 int stage_groups(const W4a16Gemm& descriptor);      ///< groups of a stage; 1 if one group is all of k
 int output_columns(const W4a16Gemm& descriptor, int n);
-
-/// Bytes that a pipeline keeps in flight per multiprocessor: twice latency times bandwidth of the fastest device
-/// measured (see gqa_decode). Beyond that a second block is worth more than another stage, because the second block
-/// computes while the first waits at its barrier.
-inline constexpr int kBytesInFlight = 64 * 1024;
-
-/// What the performance model was fitted to: an H200's architecture and its number of multiprocessors.
-runtime::DeviceFacts h200();
 
 /// The member of the descriptor's set that launches of `m` rows (0 is as 1) take; the descriptor itself if it names one
 /// kernel. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no member has a kernel.
@@ -66,8 +55,6 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
                              const runtime::DeviceFacts& device);
 /// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.
 W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device);
-
-inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
 
 /// Throws Failure(invalid_argument) if `decomposition` is no cubit_w4a16_decomposition, or if no kernel of the
 /// descriptor has that decomposition.

@@ -14,10 +14,10 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "ops/gemm/schedule.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
-#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
 #include "tests/support/refusals.hpp"
@@ -53,7 +53,7 @@ W4a16Gemm recorded(std::string text) {
 
 double modelled(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments& sizes) {
   const auto block = w4a16_gemm::plan_block(descriptor, *h200().architecture);
-  return w4a16_gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, h200()), h200());
+  return gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, h200()), h200());
 }
 
 /// Every kernel of the set, with any tile, that the device's architecture serves.
@@ -79,7 +79,7 @@ std::string fastest_tile(const char* text, int m, int n, int k) {
   sizes.n = n;
   sizes.k = k;
   sizes.activation_stride = k;
-  return tile_of(choice.member(choice.choose_by_sizes(sizes, h200())).text());
+  return tile_of(choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of(sizes), h200())).text());
 }
 
 /// Each of these tiles was the fastest of all measured tiles: bench/notes/w4a16_gemm.md. The tiles are written as
@@ -137,7 +137,7 @@ Losses losses_of(const w4a16_gemm::GemmChoice& choice, const std::string& file_n
     launch.n = sizes[1];
     launch.k = sizes[2];
     launch.activation_stride = launch.k;
-    const std::string text = choice.member(choice.choose_by_sizes(launch, device)).text();
+    const std::string text = choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of(launch), device)).text();
     if (!times.contains(text)) {
       ++losses.unmeasured;
       continue;

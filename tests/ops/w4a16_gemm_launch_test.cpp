@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
-#include "ops/w4a16_gemm/sm90/sm90.hpp"
+#include "ops/gemm/sm90/sm90.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/kernels/w4a16_gemm_arguments.h"
 #include "tests/support/gemm_launches.hpp"
@@ -44,12 +44,11 @@ TEST(GemmLaunch, AHandfulOfCandidatesIsAsGoodAsAllOfThem) {
       const auto split = plan.schedule(arguments_of(16, n, k), h200());
       double best = 1e300;
       for (int splits = 1; splits <= std::min(256, split.stages); ++splits)
-        best = std::min(best, w4a16_gemm::modelled_stages(plan.block, split.tiles(), split.stages, splits, h200()));
+        best = std::min(best, gemm::modelled_stages(plan.block, split.tiles(), split.stages, splits, h200()));
       const double chosen =
           split.stream_k_blocks > 0
-              ? w4a16_gemm::modelled_stream_k_stages(plan.block, split.tiles(), split.stages, split.stream_k_blocks,
-                                                     h200())
-              : w4a16_gemm::modelled_stages(plan.block, split.tiles(), split.stages, split.splits, h200());
+              ? gemm::modelled_stream_k_stages(plan.block, split.tiles(), split.stages, split.stream_k_blocks, h200())
+              : gemm::modelled_stages(plan.block, split.tiles(), split.stages, split.splits, h200());
       EXPECT_LE(chosen, 1.1 * best) << n << " x " << k;
     }
   }
@@ -189,7 +188,8 @@ TEST(GemmLaunch, WarpsOfANarrowSm90BlockShareOneRing) {
   const auto plan = plan_of("w4a16_gemm:tile_m=16,tile_n=128");
   EXPECT_EQ(plan.block.family, "sm90");
   EXPECT_EQ(plan.block.k_partitions, 8);
-  const auto producers = w4a16_gemm::sm90::make_narrow_plan(plan.block.descriptor, *h200().architecture).producers;
+  const auto producers =
+      w4a16_gemm::sm90::make_narrow_plan(w4a16_gemm::parse(plan.block.descriptor.text), *h200().architecture).producers;
   EXPECT_EQ(plan.block.stages % producers.warps, 0);
   auto arguments = arguments_of(20, 520, 8192 + 128);
   arguments.decomposition = CUBIT_W4A16_DATA_PARALLEL;

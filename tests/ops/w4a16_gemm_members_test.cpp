@@ -318,8 +318,8 @@ struct NamedDevice {
 };
 
 double modelled(const w4a16_gemm::BlockPlan& block, const Arguments& sizes, const runtime::DeviceFacts& device) {
-  return w4a16_gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, device), device,
-                                           device.memory_bytes_per_second);
+  return gemm::modelled_microseconds(block, w4a16_gemm::choose_schedule(block, sizes, device), device,
+                                     device.memory_bytes_per_second);
 }
 
 /// How much longer launches of the set take than launches of the best of all tiles, by the model.
@@ -343,7 +343,8 @@ class Losses {
     const auto sizes = arguments_of(m, n, k);
     double best = std::numeric_limits<double>::infinity();
     for (const auto& block : all_) best = std::min(best, modelled(block, sizes, device_));
-    return modelled(members_[choice_.choose_by_sizes(sizes, device_)], sizes, device_) / best - 1;
+    return modelled(members_[choice_.choose_by_sizes(w4a16_gemm::problem_of(sizes), device_)], sizes, device_) / best -
+           1;
   }
 
  private:

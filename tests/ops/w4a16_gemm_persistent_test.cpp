@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/kernels/persistent_gemm_arguments.h"
 #include "tests/support/gemm_descriptors.hpp"

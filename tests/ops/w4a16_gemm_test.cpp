@@ -9,10 +9,10 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "codegen/fragments.hpp"
-#include "ops/w4a16_gemm/sm75/sm75.hpp"
-#include "ops/w4a16_gemm/sm80/sm80.hpp"
-#include "ops/w4a16_gemm/sm90/sm90.hpp"
-#include "ops/w4a16_gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/gemm/sm75/sm75.hpp"
+#include "ops/gemm/sm80/sm80.hpp"
+#include "ops/gemm/sm90/sm90.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/gemm/w4a16_gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
@@ -243,8 +243,8 @@ TEST(GemmDescriptor, DenseWeightsHaveNoFieldsOfPackedOnes) {
 /// Registers that the plan counts: family sm90 counts none.
 int counted_registers(const W4a16Gemm& descriptor, const codegen::Architecture& architecture, std::string_view family) {
   using namespace w4a16_gemm;
-  if (family == "sm75") return sm75::make_plan(descriptor, architecture).kernel.counted_registers;
-  return family == "sm80" ? sm80::make_plan(descriptor, architecture).kernel.counted_registers : 0;
+  if (family == "sm75") return sm75::make_plan(descriptor, architecture).counted_registers;
+  return family == "sm80" ? sm80::make_plan(descriptor, architecture).counted_registers : 0;
 }
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
@@ -293,13 +293,12 @@ TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
 }
 
 /// Requires a block of family sm90 or sm90_persistent.
-w4a16_gemm::sm90::Producers producers_of(const w4a16_gemm::BlockPlan& block,
-                                         const codegen::Architecture& architecture) {
+gemm::sm90::Producers producers_of(const gemm::BlockPlan& block, const codegen::Architecture& architecture) {
   using namespace w4a16_gemm;
-  const W4a16Gemm& descriptor = block.descriptor;
+  const W4a16Gemm descriptor = parse(block.descriptor.text);
   if (block.is_persistent)
-    return {.registers = sm90_persistent::kProducerRegisters,
-            .consumer_registers = sm90_persistent::kConsumerRegisters};
+    return {.registers = gemm::sm90_persistent::kProducerRegisters,
+            .consumer_registers = gemm::sm90_persistent::kConsumerRegisters};
   return is_narrow(descriptor) ? sm90::make_narrow_plan(descriptor, architecture).producers
                                : sm90::make_wide_plan(descriptor, architecture).producers;
 }
@@ -589,7 +588,7 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     const bool changes_hands = plan.block.family == "sm90" || plan.block.is_persistent;
     const int at_launch = tests::registers_at_launch(codegen::find_architecture(architecture), plan.block.threads);
     const bool miscounted = changes_hands && compiled.resources.registers != at_launch;
-    const int allowed = plan.report().spills_allowed_because.empty() ? 0 : w4a16_gemm::sm75::kMostSpilledBytes;
+    const int allowed = plan.report().spills_allowed_because.empty() ? 0 : gemm::sm75::kMostSpilledBytes;
     if (spills > allowed || miscounted || compiled.resources.static_shared_memory > 0) {
       troubles[i] =
           fmt::format("{} for {}: {} bytes of spills, {} of static shared memory, {} registers", text, architecture,

@@ -10,7 +10,6 @@
 
 #include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
-#include "ops/w4a16_gemm/schedule.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "tests/support/launches.hpp"
 
@@ -18,7 +17,7 @@ namespace cubit::tests {
 
 /// A descriptor's kernel for an architecture: the part of its plan that all families have, and its specialisation.
 struct PlannedGemm {
-  ops::w4a16_gemm::BlockPlan block;
+  ops::gemm::BlockPlan block;
   std::shared_ptr<const ops::Specialisation> made;
 
   const ops::PlanReport& report() const { return made->report(); }
@@ -32,8 +31,7 @@ struct PlannedGemm {
                      const runtime::DeviceFacts& device) const {
     return made->encode(&arguments, workspace, bytes, device);
   }
-  ops::w4a16_gemm::Schedule schedule(const cubit_w4a16_gemm_arguments& arguments,
-                                     const runtime::DeviceFacts& device) const {
+  ops::gemm::Schedule schedule(const cubit_w4a16_gemm_arguments& arguments, const runtime::DeviceFacts& device) const {
     return ops::w4a16_gemm::choose_schedule(block, arguments, device);
   }
 };

@@ -3,6 +3,7 @@
 
 #include <cubit/w4a16_gemm.h>
 #include <cubit/element.hpp>
+#include <cubit/gemm_function.hpp>
 
 #include <compare>
 #include <string>
@@ -18,16 +19,6 @@ enum class W4Format {
   awq,      ///< qweight int32 [k, n / 8]: nibble j of word (k, i) is n = 8i + order[j], order = 0, 2, 4, 6, 1, 3, 5, 7
   symmetric,  ///< qweight as gptq; every zero is 8, and none is stored
   dense,      ///< weight fp16 or bf16 [n, k], of the type of the activations; w4a16_gemm alone has it
-};
-
-/// The function that is applied to the product plus its bias.
-enum class GemmFunction {
-  none,
-  relu,
-  silu,
-  gelu,       ///< exact, by the error function
-  gelu_tanh,  ///< gelu approximated by tanh
-  silu_gate,  ///< silu of the first half of the columns times the second half
 };
 
 /// Multiplies activations by 4-bit, 8-bit or dense weights as a checkpoint stores them. Without tile_m or without

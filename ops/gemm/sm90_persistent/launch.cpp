@@ -1,0 +1,112 @@
+// Launches: tensor maps, parameters and the workspace, which stream-K alone needs.
+#include "ops/gemm/launch.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/argument_checks.hpp"
+#include "ops/gemm/boxes.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+#include "templates/kernels/persistent_gemm_arguments.h"
+
+namespace cubit::ops::gemm::sm90_persistent {
+namespace {
+
+/// Each block of a cluster copies a part of the activations for both.
+runtime::TensorMap map_of_activations(const Plan& plan, const Problem& problem) {
+  codegen::TileLayout part = plan.block.tiles.activations;
+  part.rows /= kClusterBlocks;
+  return activation_map(plan.block.descriptor, problem, part);
+}
+
+runtime::TensorMap map_of_output(const Plan& plan, const Problem& problem) {
+  const int outputs = output_columns(plan.block.descriptor, problem.n);
+  return box_map(problem.output, 2, outputs, problem.m, map_row_bytes(problem.m, outputs, problem.output_stride, 2),
+                 plan.staging);
+}
+
+/// Of the tiles that all clusters compute at the same time, these many lie along the rows: then they read the fewest
+/// bytes of weights and activations together.
+int tile_group(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
+  const GemmDescriptor& descriptor = block.descriptor;
+  const double weight_bytes = descriptor.tile_n * descriptor.weight_bits / 8.0 / schedule.splits;
+  const double ratio = weight_bytes / (descriptor.activation_bits / 8.0 * descriptor.tile_m);
+  const auto clusters = static_cast<double>(block.resident_clusters(device.multiprocessors));
+  const auto group = static_cast<std::int64_t>(std::lround(std::sqrt(clusters * ratio)));
+  return static_cast<int>(std::clamp<std::int64_t>(group, 1, schedule.row_tiles));
+}
+
+/// The number of groups that all of k has. Kernels without groups do not read it.
+int groups_of(const GemmDescriptor& descriptor, int k) {
+  const int size = descriptor.groups ? descriptor.groups->size : 0;
+  return size == 0 ? 1 : k / size;
+}
+
+void share_tiles(PersistentGemmArguments& result, const Schedule& schedule, char* workspace) {
+  constexpr int kUnit = persistent_lanes::kUnitSlabs;
+  const int clusters = schedule.stream_k_blocks / kClusterBlocks;
+  result.units = (schedule.stages + kUnit - 1) / kUnit;
+  const std::int64_t units = schedule.stream_k_tiles * result.units;
+  result.share = static_cast<int>(units / clusters);
+  result.larger = static_cast<int>(units % clusters);
+  result.whole_tiles = schedule.tiles() - schedule.stream_k_tiles;
+  result.flags = reinterpret_cast<unsigned*>(workspace);
+  result.partials = reinterpret_cast<float*>(workspace + kWorkspaceCounterBytes);
+}
+
+PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLaunch& launch,
+                                      const WeightTensors& weights, char* workspace,
+                                      const runtime::DeviceFacts& device) {
+  const Problem& problem = launch.problem;
+  const Schedule& schedule = launch.schedule;
+  PersistentGemmArguments result{};
+  result.scales = weights.scales;
+  result.qzeros = weights.zeros;
+  result.bias = problem.bias;
+  result.residual = problem.residual;
+  result.residual_stride = 2 * problem.residual_stride;
+  result.m = problem.m;
+  result.n = problem.n;
+  result.groups = groups_of(block.descriptor, problem.k);
+  result.slabs = schedule.stages;
+  result.token_tiles = static_cast<int>(schedule.row_tiles);
+  result.feature_tiles = static_cast<int>(schedule.column_tiles);
+  result.tile_group = tile_group(block, schedule, device);
+  result.split_slabs = schedule.splits > 1 ? block.first_slice(schedule.stages) : 0;
+  result.whole_tiles = schedule.tiles();
+  if (schedule.stream_k_blocks > 0) share_tiles(result, schedule, workspace);
+  return result;
+}
+
+runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
+  const std::int64_t resident = block.resident_clusters(device.multiprocessors);
+  const std::int64_t clusters = schedule.splits > 1            ? schedule.tiles()
+                                : schedule.stream_k_blocks > 0 ? resident
+                                                               : std::min(schedule.tiles(), resident);
+  runtime::LaunchShape shape;
+  shape.grid = {static_cast<unsigned>(kClusterBlocks * clusters), 1, 1};
+  shape.cluster_blocks = kClusterBlocks;
+  shape.threads = static_cast<unsigned>(block.threads);
+  shape.dynamic_shared_memory = static_cast<unsigned>(block.shared_memory);
+  return shape;
+}
+
+}  // namespace
+
+Launch encode_launch(const Plan& plan, const ScheduledLaunch& scheduled, const WeightTensors& weights, void* workspace,
+                     const runtime::DeviceFacts& device) {
+  const BlockPlan& block = plan.block;
+  const PersistentGemmArguments parameters =
+      parameters_of(block, scheduled, weights, static_cast<char*>(workspace), device);
+  Launch launch;
+  launch.shape = shape_of(block, scheduled.schedule, device);
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  launch.parameter_bytes = sizeof parameters;
+  add_map(launch, *weights.word_map);
+  add_map(launch, map_of_activations(plan, scheduled.problem));
+  add_map(launch, map_of_output(plan, scheduled.problem));
+  return launch;
+}
+
+}  // namespace cubit::ops::gemm::sm90_persistent

@@ -1,0 +1,62 @@
+// From a descriptor and an architecture to a plan. Pure.
+#include <utility>
+
+#include "ops/gemm/boxes.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+
+namespace cubit::ops::gemm::sm90_persistent {
+namespace {
+
+constexpr int kFewestStages = 3;
+constexpr int kMostStages = 12;  // more than the memory's latency needs
+constexpr int kStageBarrierBytes = 2 * 8;
+constexpr int kExchangeBarrierBytes = 3 * 8;
+
+BlockPlan make_block(const GemmDescriptor& descriptor, const Weights& weights) {
+  BlockPlan block = begin_block(descriptor, weights, "sm90_persistent");
+  block.warps = persistent_lanes::kConsumerWarps;
+  block.threads = 128 * (kWarpgroups + 1);
+  block.blocks_per_sm = 1;
+  block.splits_k = true;
+  block.has_clusters = true;
+  block.is_persistent = true;
+  block.needs_row_stride = true;
+  block.tiles.activations = box_layout(descriptor.tile_m, activation_row_bytes(block), activation_row_bytes(block));
+  return block;
+}
+
+}  // namespace
+
+/// Half of a tile's rows is stored where a cluster splits k, and a staging tile has that half, or half of it if shared
+/// memory has better uses.
+int store_rows(const GemmDescriptor& descriptor) {
+  return descriptor.tile_m < 192 ? descriptor.tile_m / 2 : descriptor.tile_m / 4;
+}
+
+bool loads_words_ahead(const Plan& plan) {
+  return plan.block.descriptor.tile_m < 256 && !plan.weights.in_shared_memory;
+}
+
+int Plan::shared_memory(int stages) const {
+  return barriers_at(stages) + stages * kStageBarrierBytes + kExchangeBarrierBytes;
+}
+
+Plan make_plan(const GemmDescriptor& descriptor, Weights weights, const codegen::Architecture& architecture) {
+  Plan plan;
+  plan.block = make_block(descriptor, weights);
+  plan.weights = std::move(weights);
+  plan.store_rows = store_rows(descriptor);
+  const int output_bytes = 2 * persistent_lanes::warpgroup_outputs(descriptor.is_gated());
+  plan.staging = box_layout(plan.store_rows, output_bytes, output_bytes);
+  constexpr int kThreadBytes = 16 * 128;
+  plan.exchange = {descriptor.tile_m / 16, kThreadBytes, kThreadBytes, {}};
+  for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
+    if (plan.shared_memory(stages) > architecture.shared_memory_per_block) break;
+    plan.block.stages = stages;
+    plan.block.shared_memory = plan.shared_memory(stages);
+  }
+  require_stages(plan.block, architecture);
+  return plan;
+}
+
+}  // namespace cubit::ops::gemm::sm90_persistent

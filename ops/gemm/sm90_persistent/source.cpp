@@ -1,0 +1,54 @@
+// From a plan to the kernel's text. Pure.
+#include "ops/gemm/source.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+#include "templates/embedded.hpp"
+
+namespace cubit::ops::gemm::sm90_persistent {
+namespace {
+
+void add_epilogue(codegen::PlanHeader& header, const Plan& plan) {
+  const GemmDescriptor& descriptor = plan.block.descriptor;
+  header.include("gemm/staged_epilogue.cuh")
+      .layout("staging", plan.staging)
+      .alias("Scaling", plan.weights.scaling)
+      .alias("Epilogue", fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
+                                     function_type(descriptor.function), plan.store_rows, descriptor.is_gated(),
+                                     descriptor.bias, descriptor.residual));
+}
+
+}  // namespace
+
+codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture& architecture) {
+  const BlockPlan& block = plan.block;
+  const GemmDescriptor& descriptor = block.descriptor;
+  const Weights& weights = plan.weights;
+  codegen::PlanHeader header(descriptor.text);
+  header.include("core/types.cuh")
+      .include(weights.activations.header)
+      .include(weights.product.header)
+      .include("gemm/grouped_tiles.cuh")
+      .constant("kTokens", descriptor.tile_m)
+      .constant("kThreads", block.threads)
+      .constant("kStages", block.stages)
+      .constant("kStageBytes", plan.stage_bytes())
+      .constant("kStagingAt", plan.staging_at(block.stages))
+      .constant("kBarriersAt", plan.barriers_at(block.stages))
+      .constant("kProducerRegisters", kProducerRegisters)
+      .constant("kConsumerRegisters", kConsumerRegisters)
+      .flag("kWordsAhead", loads_words_ahead(plan))
+      .flag("kOverlaps", architecture.kernel_overlap)
+      .layout("word_stage", block.tiles.words)
+      .alias("Element", element_type(descriptor.element))
+      .alias("Activations", weights.activations.type)
+      .alias("Product", weights.product.type)
+      .alias("Tiles", "cubit::GroupedTiles")
+      .include(weights.role.header)
+      .alias("Weights", weights.role.type);
+  add_epilogue(header, plan);
+  return assemble_source(block, "kernels/sm90_persistent_gemm.cuh", header, architecture, "persistent_gemm");
+}
+
+}  // namespace cubit::ops::gemm::sm90_persistent

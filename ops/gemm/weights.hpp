@@ -1,0 +1,40 @@
+// The weight operand of a kernel, as an operator describes it to every kernel family.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/tile_layout.hpp"
+#include "ops/gemm/model.hpp"
+
+namespace cubit::ops::gemm {
+
+/// A role of a template: a header of templates/ and the type in it that plays the role.
+struct Role {
+  std::string_view header;
+  std::string type;
+};
+
+/// Shared-memory accesses to the tensors of a pipeline stage.
+struct StageAccesses {
+  std::vector<codegen::TileAccess> words, activations, scales, zeros;
+};
+
+/// What a weight format puts into a kernel. Each kind of kernel adds what it needs: mma_sync::Weights, sm90::Weights,
+/// sm90_persistent::Weights. A plain value, which the operator computes from its descriptor and nothing else.
+struct WeightOperand {
+  int stage_k = 128;  ///< values along k of a pipeline stage
+  /// Tiles of a stage: the weights of tile_n columns (of half of them in a block of sm90_persistent), and one row for
+  /// each group. mma_sync searches the layout of `words`, of which the operator gives `rows` and `row_bytes` alone.
+  codegen::TileLayout words, scales, zeros;
+  StageAccesses accesses;  ///< of the lanes; where threads copy a tensor, the kernel adds the copies
+  Role role;               ///< reads words from shared memory and makes operands of them
+  Times times;             ///< constants of the performance model
+  /// What a row stride of 0 breaks where a tensor map reads rows of activations, for the error message.
+  const char* stride_rule =
+      "a tensor map reads the rows of activations, and its stride must be a multiple of 16 bytes from 16 on";
+  std::vector<const char*> fragments = {};  ///< in addition to the fragments of the kernel's products
+};
+
+}  // namespace cubit::ops::gemm

@@ -1,0 +1,47 @@
+// Family sm80: which descriptors it serves.
+#include "ops/gemm/sm80/sm80.hpp"
+
+#include "ops/w4a16_gemm/families.hpp"
+#include "ops/w4a16_gemm/operand_report.hpp"
+#include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "ops/w4a16_gemm/weights.hpp"
+
+namespace cubit::ops::w4a16_gemm::sm80 {
+namespace {
+
+class Sm80Family final : public GemmFamily {
+ public:
+  std::string_view name() const override { return "sm80"; }
+  std::string_view accepted() const override { return "sm_80 and later"; }
+
+  std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
+    if (descriptor.is_dense()) return rule_of_dense_weights();
+    return gemm::sm80::why_no_tile(describe(descriptor));
+  }
+  std::optional<std::string> why_not(const W4a16Gemm& descriptor,
+                                     const codegen::Architecture& architecture) const override {
+    if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
+    return gemm::sm80::why_not(describe(descriptor), architecture);
+  }
+  gemm::BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
+    return make_plan(descriptor, architecture).block;
+  }
+  std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
+                                             PlanReport report) const override {
+    return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
+                                     operand_decisions(descriptor), std::move(report), architecture);
+  }
+};
+
+}  // namespace
+
+gemm::sm80::Plan make_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) {
+  return gemm::sm80::make_plan(describe(descriptor), mma_sync_weights(descriptor), architecture);
+}
+
+const GemmFamily& family() {
+  static const Sm80Family kFamily;
+  return kFamily;
+}
+
+}  // namespace cubit::ops::w4a16_gemm::sm80

@@ -1,0 +1,156 @@
+// Plans and launches of ops/gemm for an operator that this test makes up: 8-bit activations [m, k] and 8-bit weights
+// [n, k] with sums of 32 bits and no groups of scales.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ops/gemm/boxes.hpp"
+#include "ops/gemm/sm80/sm80.hpp"
+#include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+#include "ops/gemm/workspace.hpp"
+#include "tests/support/launches.hpp"
+
+namespace cubit::ops::gemm {
+namespace {
+
+using tests::address;
+using tests::h200;
+
+constexpr int kStageK = 128;
+
+GemmDescriptor describe(int tile_m) {
+  return {.text = "toy",
+          .tile_m = tile_m,
+          .tile_n = 256,
+          .weight_bits = 8,
+          .activation_bits = 8,
+          .product_type = codegen::MmaType::int8};
+}
+
+Problem problem_of(int m, int n, int k) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .activation_stride = k + 64,
+          .output_stride = n,
+          .activations = address(0x1000),
+          .output = address(0x2000)};
+}
+
+/// ldmatrix.x4 of 16 rows of 32 bytes.
+codegen::TileAccess ldmatrix(const char* name, int row_blocks) {
+  return {
+      name, codegen::AccessKind::ldmatrix, 16, row_blocks * kStageK / 32,
+      [=](int instance, int lane) -> std::optional<codegen::TileByte> {
+        return codegen::TileByte{instance % row_blocks * 16 + lane % 16, instance / row_blocks * 32 + lane / 16 * 16};
+      }};
+}
+
+mma_sync::Weights mma_sync_weights() {
+  mma_sync::Weights weights;
+  weights.words.rows = 256;
+  weights.words.row_bytes = kStageK;
+  weights.accesses.words = {ldmatrix("ldmatrix of weights", 16)};
+  weights.accesses.activations = {ldmatrix("ldmatrix of activations", 1)};
+  weights.role = {"weight_format/w8_words_by_k.cuh", "Toy"};
+  weights.times = WideTimes{.stage = 0.5, .merge_slice = 0.3};
+  return weights;
+}
+
+std::string plan_header(const codegen::KernelSource& source) {
+  const auto found = std::find_if(source.headers.begin(), source.headers.end(),
+                                  [](const codegen::Header& one) { return one.name == "plan.cuh"; });
+  return found == source.headers.end() ? "" : found->text;
+}
+
+TEST(GemmCore, PlansMmaSyncKernelsOf8BitOperandsWithoutGroups) {
+  const auto& architecture = codegen::find_architecture("sm_80");
+  ASSERT_EQ(sm80::why_not(describe(16), architecture), std::nullopt);
+  EXPECT_EQ(sm80::why_not(describe(16), codegen::find_architecture("sm_75")), "it needs cp.async, which sm_80 brought");
+  const sm80::Plan plan = sm80::make_plan(describe(16), mma_sync_weights(), architecture);
+  EXPECT_EQ(mma_sync::stage_bytes(plan.block), 256 * kStageK + 16 * kStageK) << "and no scales";
+  EXPECT_GE(plan.block.stages, 2);
+
+  PlanReport report;
+  write_report(report, plan, {{"operands", "int8", "as they are"}}, architecture);
+  std::vector<std::string> proofs;
+  for (const auto& proof : report.proofs) {
+    EXPECT_EQ(proof.degree, 1) << proof.access;
+    proofs.push_back(proof.access);
+  }
+  EXPECT_EQ(proofs, (std::vector<std::string>{"cp.async of words", "ldmatrix of weights", "cp.async of activations",
+                                              "ldmatrix of activations"}));
+  EXPECT_EQ(report.fragments,
+            (std::vector<std::string>{"mma.m16n8k32 A, 8-bit", "mma.m16n8k32 B, 8-bit", "mma.m16n8k32 C, 32-bit"}));
+  const std::string header = plan_header(make_source(plan, architecture));
+  EXPECT_NE(header.find("using Format = Toy;"), std::string::npos) << header;
+  for (const char* constant : {"kGroup", "kStoredZeros", "kZeroOffset", "kScalesAt", "kZerosAt"})
+    EXPECT_EQ(header.find(constant), std::string::npos) << constant;
+}
+
+TEST(GemmCore, EncodesLaunchesByBytesOfTheOperands) {
+  const sm80::Plan plan = sm80::make_plan(describe(16), mma_sync_weights(), *h200().architecture);
+  const ScheduledLaunch scheduled = schedule_launch(plan.block, problem_of(16, 1024, 8192), h200());
+  EXPECT_EQ(scheduled.schedule.stages, 8192 / kStageK);
+  EXPECT_GT(scheduled.schedule.splits, 1);
+  EXPECT_GT(workspace_bytes(plan.block, scheduled, h200()), 0u);
+  const Launch launch = encode_launch(plan, scheduled, {.words = address(0x3000)}, address(0x100000), h200());
+  const auto parameters = tests::parameters_of<W4a16GemmArguments>(launch);
+  EXPECT_EQ(parameters.qweight, address(0x3000));
+  EXPECT_EQ(parameters.activation_stride, 8192 + 64);
+  EXPECT_EQ(parameters.output_stride, 2 * 1024);
+  EXPECT_EQ(parameters.scales, nullptr);
+}
+
+TEST(GemmCore, PlansPersistentKernelsOf8BitOperands) {
+  sm90_persistent::Weights weights;
+  weights.stage_k = kStageK;
+  weights.words = box_layout(128, kStageK, kStageK);
+  weights.role = {"weight_format/w8_words_by_k.cuh", "Toy"};
+  weights.product = {"gemm/warpgroup_product.cuh", "ToyProduct"};
+  weights.scaling = "ToyScales";
+  weights.times = PersistentTimes{.slab = 0.5, .full_slab = 0.6, .epilogue = 2, .exchange = 2};
+  const auto& architecture = *h200().architecture;
+  const sm90_persistent::Plan plan = sm90_persistent::make_plan(describe(128), weights, architecture);
+  EXPECT_EQ(plan.stage_bytes(), 2 * 128 * kStageK);
+  const std::string header = plan_header(make_source(plan, architecture));
+  EXPECT_NE(header.find("using Product = ToyProduct;"), std::string::npos) << header;
+  EXPECT_NE(header.find("using Scaling = ToyScales;"), std::string::npos);
+
+  const ScheduledLaunch scheduled = schedule_launch(plan.block, problem_of(1024, 8192, 4096), h200());
+  EXPECT_EQ(scheduled.schedule.stages, 4096 / kStageK);
+  const runtime::TensorMap words = box_map(address(0x3000), 1, 4096, 8192, 4096, plan.block.tiles.words);
+  EXPECT_GT(workspace_bytes(plan.block, scheduled, h200()), 0u);
+  const Launch launch =
+      encode_launch(plan, scheduled, {.words = address(0x3000), .word_map = words}, address(0x100000), h200());
+  ASSERT_EQ(launch.maps.all().size(), 3u);
+  EXPECT_EQ(launch.maps.all()[0].map, words);
+  const runtime::TensorMap& activations = launch.maps.all()[1].map;
+  EXPECT_EQ(activations.element_bytes, 1);
+  EXPECT_EQ(activations.strides[0], 4096u + 64);
+  EXPECT_EQ(activations.box[0], 128u);
+  EXPECT_EQ(activations.box[1], 64u) << "half of the rows, because the blocks of a cluster share them";
+}
+
+TEST(GemmCore, RefusesSizesAndTensorsByTheCommonRules) {
+  const auto refusal = [](const auto& call) -> std::string {
+    try {
+      call();
+      return "";
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+  };
+  EXPECT_EQ(refusal([] { check_sizes(describe(16), 1, 256, 112); }), "");
+  EXPECT_EQ(refusal([] { check_sizes(describe(16), 1, 256, 104); }), "k = 104: it must be a multiple of 16");
+  EXPECT_NE(refusal([] { check_sizes(describe(16), 1, 12, 128); }).find("n = 12"), std::string::npos);
+  Problem problem = problem_of(2, 256, 128);
+  EXPECT_EQ(refusal([&] { check_tensors(describe(16), problem); }), "");
+  problem.output_stride = 128;
+  EXPECT_NE(refusal([&] { check_tensors(describe(16), problem); }).find("output_stride"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cubit::ops::gemm
