@@ -3,7 +3,7 @@
   check_layers.py <root>    prints one line per violation, "file:line: rule", and fails if there is one
 
 templates know no host code; codegen knows no I/O, device, clock or environment; runtime knows no operator;
-ops connects these layers; the C API (capi) and the problems of operators (check) lie above ops, next to each other;
+ops connects these layers, and in ops, folders that operators share know no operator; the C API (capi) and the problems of operators (check) lie above ops, next to each other;
 tools, benchmarks and examples see only <cubit/...>. The script needs only Python's standard library.
 """
 
@@ -24,6 +24,9 @@ MAY_INCLUDE = {
     "capi": {"base", "codegen", "templates", "runtime", "ops", "capi"},
     "check": {"base", "codegen", "templates", "ops", "check"},
 }
+# Folders of ops/ that several operators share: the folders of ops/ that they may include, besides files in ops/ itself.
+# They know no operator.
+SHARED_BY_OPERATORS = {"gemm": {"element", "gemm", "launch"}}
 # Folders above the library may include their own files and the public surface, and nothing else of the tree.
 OUTSIDE = ("tools", "bench", "examples", "tests/consumer")
 # Exceptions: files in these folders that may include further folders. The engine's benchmark measures runtime/ alone,
@@ -80,6 +83,20 @@ def is_device_file(path: str) -> bool:
     return path.startswith("templates/") and Path(path).suffix in {".cuh", ".h"}
 
 
+def folder_of_ops(path: str) -> str:
+    """The folder of ops/ in which a file lies; "" if the file lies in ops/ itself or elsewhere."""
+    parts = path.split("/")
+    return parts[1] if parts[0] == "ops" and len(parts) > 2 else ""
+
+
+def is_of_an_operator(path: str, name: str, tree: "Tree") -> bool:
+    """Whether a file of a folder that operators share includes a file of a folder that it may not know."""
+    allowed = SHARED_BY_OPERATORS.get(folder_of_ops(path))
+    if allowed is None:
+        return False
+    return any(folder not in allowed | {""} for folder in {folder_of_ops(name), tree.public_folders.get(name, "")})
+
+
 def include_rule(path: str, bracket: str, name: str, tree: "Tree") -> str | None:
     """The rule that this #include breaks, if any."""
     room = room_of(path)
@@ -95,9 +112,13 @@ def include_rule(path: str, bracket: str, name: str, tree: "Tree") -> str | None
     elif room == "include" or "/include/cubit/" in path:
         if bracket == '"' or ("/" in name and not name.startswith("cubit/")):
             return f"a public header includes only <cubit/...> and standard headers, not {name}"
+        if is_of_an_operator(path, name, tree):
+            return f"ops/{folder_of_ops(path)} knows no operator, and may not include {name}"
     elif room in MAY_INCLUDE:
         if bracket == '"' and "/" in name and name.split("/", 1)[0] in tree.rooms - MAY_INCLUDE[room]:
             return f"{room} may not include {name}"
+        if is_of_an_operator(path, name, tree):
+            return f"ops/{folder_of_ops(path)} knows no operator, and may not include {name}"
         if bracket == '"' and not (tree.root / name).is_file() and not name.startswith("cubit/"):
             return f"an #include names its file from the root of the tree, not {name}"
         if room in ("base", "codegen", "runtime", "templates") and name.startswith("cubit/"):
@@ -116,6 +137,9 @@ class Tree:
         self.rooms = {path.split("/", 1)[0] for path in self.files}
         self.names = {Path(path).name for path in self.files}
         self.device_names = {path.removeprefix("templates/") for path in self.files if is_device_file(path)}
+        # The folder of ops/ that has each public header, by the name that includes it: "cubit/element.hpp".
+        self.public_folders = {path.split("/include/", 1)[1]: folder_of_ops(path)
+                               for path in self.files if "/include/cubit/" in path}
 
     def _source_files(self) -> Iterator[str]:
         folders = [*LIBRARY, "tools", "bench", "examples", "tests/consumer"]
