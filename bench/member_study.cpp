@@ -16,12 +16,14 @@
 
 #include "base/error.hpp"
 #include "ops/gemm/schedule.hpp"
+#include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 
 namespace {
 
-namespace gemm = cubit::ops::w4a16_gemm;
+namespace gemm = cubit::ops::gemm;
+namespace w4a16_gemm = cubit::ops::w4a16_gemm;
 using cubit::W4a16Gemm;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -75,8 +77,8 @@ struct Case {
 
 std::vector<Tile> all_tiles() {
   std::vector<Tile> tiles;
-  for (const int rows : gemm::kTileRows) {
-    for (const int columns : gemm::kTileColumns) tiles.push_back({rows, columns});
+  for (const int rows : w4a16_gemm::kTileRows) {
+    for (const int columns : w4a16_gemm::kTileColumns) tiles.push_back({rows, columns});
   }
   return tiles;
 }
@@ -85,9 +87,9 @@ std::optional<gemm::BlockPlan> block_of(W4a16Gemm descriptor, const Tile& tile,
                                         const cubit::codegen::Architecture& architecture) {
   descriptor.tile_m = tile.rows;
   descriptor.tile_n = tile.columns;
-  if (!gemm::is_served(descriptor) || !cubit::ops::serves(gemm::families(), descriptor, architecture))
+  if (!w4a16_gemm::is_served(descriptor) || !cubit::ops::serves(w4a16_gemm::families(), descriptor, architecture))
     return std::nullopt;
-  return gemm::plan_block(descriptor, architecture);
+  return w4a16_gemm::plan_block(descriptor, architecture);
 }
 
 std::vector<Case> make_cases(const std::vector<W4a16Gemm>& descriptors, const std::vector<Tile>& tiles,
@@ -98,7 +100,7 @@ std::vector<Case> make_cases(const std::vector<W4a16Gemm>& descriptors, const st
     for (const Tile& tile : tiles) blocks.push_back(block_of(descriptor, tile, *device.architecture));
     for (const Shape& shape : kShapes) {
       for (const int rows : kRows) {
-        cubit::ops::gemm::Problem sizes;
+        gemm::Problem sizes;
         sizes.m = rows;
         sizes.n = shape.n;
         sizes.k = shape.k;
@@ -108,9 +110,8 @@ std::vector<Case> make_cases(const std::vector<W4a16Gemm>& descriptors, const st
                  {}};
         for (const auto& block : blocks) {
           const double time = !block ? kNever
-                                     : cubit::ops::gemm::modelled_microseconds(
-                                           *block, cubit::ops::gemm::choose_schedule(*block, sizes, device), device,
-                                           device.memory_bytes_per_second);
+                                     : gemm::modelled_microseconds(*block, gemm::choose_schedule(*block, sizes, device),
+                                                                   device, device.memory_bytes_per_second);
           one.times.push_back(time);
           one.best = std::min(one.best, time);
         }
@@ -211,7 +212,7 @@ List present_list(const std::vector<W4a16Gemm>& descriptors, const std::vector<T
                   const cubit::codegen::Architecture& architecture) {
   List list;
   for (const W4a16Gemm& descriptor : descriptors) {
-    for (const W4a16Gemm& member : gemm::members(descriptor, architecture)) {
+    for (const W4a16Gemm& member : w4a16_gemm::members(descriptor, architecture)) {
       for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
         const Tile& one = tiles[tile];
         const bool is_it = one.rows == member.tile_m && one.columns == member.tile_n;

@@ -19,6 +19,8 @@ namespace cubit::ops::gemm {
 template <class Descriptor, class Arguments>
 struct Translation {
   const char* struct_name;  ///< "cubit_w4a16_gemm_arguments"
+  /// The part of a descriptor that all GEMMs have.
+  GemmDescriptor (*describe)(const Descriptor& descriptor);
   PointerChecks (*pointer_checks)(const Descriptor& descriptor);
   Problem (*problem)(const Arguments& arguments);
   /// Throws Failure(invalid_argument) for tensors that are not in the problem and that no kernel takes.

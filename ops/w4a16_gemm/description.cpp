@@ -67,6 +67,7 @@ gemm::WeightTensors weight_tensors(const W4a16Gemm& descriptor, const gemm::Bloc
 }  // namespace
 
 const gemm::Translation<W4a16Gemm, Arguments> kTranslation = {.struct_name = "cubit_w4a16_gemm_arguments",
+                                                              .describe = describe,
                                                               .pointer_checks = pointer_checks,
                                                               .problem = problem_of,
                                                               .check_tensors = check_tensors,

@@ -1,11 +1,9 @@
 // The descriptor: the values of each field, and the rules between fields.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <array>
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "ops/gemm/sets/tile_field.hpp"
 #include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -13,21 +11,6 @@
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
-
-constexpr std::string_view kAutoTile = "auto";
-
-/// A field that holds one of the tile's sizes, or 0 for "auto", its default.
-template <std::size_t Count>
-Field<W4a16Gemm> tile_field(FieldHelp help, int W4a16Gemm::*member, const std::array<int, Count>& sizes) {
-  help.standard = kAutoTile;
-  help.accepts = fmt::format("{}, {}", kAutoTile, fmt::join(sizes, ", "));
-  Field<W4a16Gemm> number = number_field<W4a16Gemm>(std::move(help), member, {sizes.begin(), sizes.end()});
-  return {number.help, [member, set = number.set](W4a16Gemm& descriptor, std::string_view text) {
-            if (text != kAutoTile) return set(descriptor, text);
-            descriptor.*member = 0;
-            return true;
-          }};
-}
 
 std::vector<Field<W4a16Gemm>> make_fields() {
   using Descriptor = W4a16Gemm;
@@ -49,14 +32,16 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       word_field<Descriptor, Element>(
           {"element", "fp16, bf16", "fp16", "type of activations, dense weights and output"}, &Descriptor::element,
           {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
-      tile_field({"tile_m", "", "",
-                  "rows of activations that a block computes; any number of rows is right. auto: a set of kernels, of "
-                  "which each launch takes the fastest for its sizes"},
-                 &Descriptor::tile_m, kTileRows),
-      tile_field({"tile_n", "", "",
-                  "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: the block's "
-                  "warps share k, and blocks share k only where blocks are few. auto: as for tile_m"},
-                 &Descriptor::tile_n, kTileColumns),
+      gemm::tile_field(
+          {"tile_m", "", "",
+           "rows of activations that a block computes; any number of rows is right. auto: a set of kernels, of "
+           "which each launch takes the fastest for its sizes"},
+          &Descriptor::tile_m, kTileRows),
+      gemm::tile_field(
+          {"tile_n", "", "",
+           "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: the block's "
+           "warps share k, and blocks share k only where blocks are few. auto: as for tile_m"},
+          &Descriptor::tile_n, kTileColumns),
       flag_or_number_field<Descriptor>("activation_order",
                                        "whether g_idx names the group of each input feature; several times slower",
                                        &Descriptor::activation_order),
@@ -177,7 +162,8 @@ W4a16Gemm parse(std::string_view text) {
 void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
   check_fields(descriptor, text);
   if (descriptor.is_set()) {
-    if (auto broken = why_no_members(descriptor)) refuse(text, std::move(broken->rule), std::move(broken->remedy));
+    if (auto broken = gemm::why_no_members(kSetPolicy, descriptor))
+      refuse(text, std::move(broken->rule), std::move(broken->remedy));
     return;
   }
   if (is_narrow(descriptor)) check_narrow_blocks(descriptor, text);

@@ -1,5 +1,4 @@
-// Plans and launches of ops/gemm for an operator that this test makes up: 8-bit activations [m, k] and 8-bit weights
-// [n, k] with sums of 32 bits and no groups of scales.
+// Plans and launches of ops/gemm for a made-up operator with 8-bit operands, sums of 32 bits and no groups of scales.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,54 +9,17 @@
 #include "ops/gemm/sm80/sm80.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/gemm/workspace.hpp"
-#include "tests/support/launches.hpp"
+#include "tests/ops/toy_gemm.hpp"
 
 namespace cubit::ops::gemm {
 namespace {
 
 using tests::address;
 using tests::h200;
-
-constexpr int kStageK = 128;
-
-GemmDescriptor describe(int tile_m) {
-  return {.text = "toy",
-          .tile_m = tile_m,
-          .tile_n = 256,
-          .weight_bits = 8,
-          .activation_bits = 8,
-          .product_type = codegen::MmaType::int8};
-}
-
-Problem problem_of(int m, int n, int k) {
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .activation_stride = k + 64,
-          .output_stride = n,
-          .activations = address(0x1000),
-          .output = address(0x2000)};
-}
-
-/// ldmatrix.x4 of 16 rows of 32 bytes.
-codegen::TileAccess ldmatrix(const char* name, int row_blocks) {
-  return {
-      name, codegen::AccessKind::ldmatrix, 16, row_blocks * kStageK / 32,
-      [=](int instance, int lane) -> std::optional<codegen::TileByte> {
-        return codegen::TileByte{instance % row_blocks * 16 + lane % 16, instance / row_blocks * 32 + lane / 16 * 16};
-      }};
-}
-
-mma_sync::Weights mma_sync_weights() {
-  mma_sync::Weights weights;
-  weights.words.rows = 256;
-  weights.words.row_bytes = kStageK;
-  weights.accesses.words = {ldmatrix("ldmatrix of weights", 16)};
-  weights.accesses.activations = {ldmatrix("ldmatrix of activations", 1)};
-  weights.role = {"weight_format/w8_words_by_k.cuh", "Toy"};
-  weights.times = WideTimes{.stage = 0.5, .merge_slice = 0.3};
-  return weights;
-}
+using toy::describe;
+using toy::kStageK;
+using toy::mma_sync_weights;
+using toy::problem_of;
 
 std::string plan_header(const codegen::KernelSource& source) {
   const auto found = std::find_if(source.headers.begin(), source.headers.end(),

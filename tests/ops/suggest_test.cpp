@@ -73,7 +73,7 @@ std::vector<W4a16Gemm> kernels_of_all_tiles(W4a16Gemm kernel, const runtime::Dev
 /// Of all tiles, the tile that the model chooses.
 std::string fastest_tile(const char* text, int m, int n, int k) {
   const W4a16Gemm set = w4a16_gemm::parse(text);
-  const w4a16_gemm::GemmChoice choice(set, kernels_of_all_tiles(set, h200()), *h200().architecture);
+  const auto choice = w4a16_gemm::choice_of(set, kernels_of_all_tiles(set, h200()), *h200().architecture);
   cubit_w4a16_gemm_arguments sizes{};
   sizes.m = m;
   sizes.n = n;
@@ -156,7 +156,7 @@ Losses losses_of(const w4a16_gemm::GemmChoice& choice, const std::string& file_n
 /// Of all tiles, the model chooses tiles that take at most `most_lost` longer than the fastest tile.
 void expect_little_lost(const std::string& file_name, std::size_t count, const runtime::DeviceFacts& device,
                         double most_lost) {
-  const w4a16_gemm::GemmChoice choice({}, kernels_of_all_tiles({}, device), *device.architecture);
+  const auto choice = w4a16_gemm::choice_of({}, kernels_of_all_tiles({}, device), *device.architecture);
   const Losses losses = losses_of(choice, file_name, device);
   EXPECT_EQ(losses.cells, count);
   EXPECT_LE(losses.unmeasured, 3u) << "the sweep has tiles of at most 64 rows";
@@ -185,7 +185,7 @@ TEST(ModelledTiles, TakeAnUnknownMemoryForAnH200s) {
 // A set leaves out tiles that few layers want (bench/notes/w4a16_gemm.md). The sweeps have no tiles of 16 rows for one
 // row.
 TEST(SuggestedTiles, OfASetLoseLittleAgainstTheBestOfASweep) {
-  const w4a16_gemm::GemmChoice choice({}, *h200().architecture);
+  const auto choice = w4a16_gemm::choice_of({}, *h200().architecture);
   const Losses on_h200 = losses_of(choice, "w4a16_gemm_tiles_h200.json", h200());
   EXPECT_LE(on_h200.unmeasured, 4u);
   EXPECT_GE(on_h200.within_3_percent + on_h200.unmeasured, on_h200.cells - 6);

@@ -198,7 +198,7 @@ TEST(Members, APlanBelongsToOneKernel) {
 }
 
 w4a16_gemm::GemmChoice choice_of(const char* text, const char* architecture = "sm_90a") {
-  return {w4a16_gemm::parse(text), codegen::find_architecture(architecture)};
+  return w4a16_gemm::choice_of(w4a16_gemm::parse(text), codegen::find_architecture(architecture));
 }
 
 std::string chosen(const w4a16_gemm::GemmChoice& choice, const Arguments& arguments,
@@ -326,7 +326,7 @@ double modelled(const w4a16_gemm::BlockPlan& block, const Arguments& sizes, cons
 class Losses {
  public:
   Losses(const char* text, const runtime::DeviceFacts& device)
-      : device_(device), choice_(w4a16_gemm::parse(text), *device.architecture) {
+      : device_(device), choice_(w4a16_gemm::choice_of(w4a16_gemm::parse(text), *device.architecture)) {
     W4a16Gemm kernel = w4a16_gemm::parse(text);
     for (std::size_t i = 0; i < choice_.member_count(); ++i)
       members_.push_back(w4a16_gemm::plan_block(choice_.member(i), *device.architecture));

@@ -22,7 +22,7 @@ using tests::made_up_device;
 using Arguments = cubit_w4a16_gemm_arguments;
 
 w4a16_gemm::GemmChoice choice_of(const char* text) {
-  return {w4a16_gemm::parse(text), codegen::find_architecture("sm_90a")};
+  return w4a16_gemm::choice_of(w4a16_gemm::parse(text), codegen::find_architecture("sm_90a"));
 }
 
 /// The number of rows up to `most` for which the workspace of `most` rows is too small.
