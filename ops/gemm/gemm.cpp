@@ -94,17 +94,19 @@ void require_16_bytes(const char* name, const void* data) {
                 "accepted: what cuMemAlloc gives, and multiples of 16 from there");
 }
 
-void require_stride(const char* name, std::int64_t stride) {
+void require_stride(const char* name, std::int64_t stride, int element_bytes) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  require_argument(stride >= 0 && stride <= kMost && stride % 8 == 0, name,
-                   "it must be a multiple of 8 elements from 0 to 2^30", stride);
+  const int unit = 16 / element_bytes;
+  if (stride >= 0 && stride <= kMost && stride % unit == 0) return;
+  require_argument(false, name, fmt::format("it must be a multiple of {} elements from 0 to 2^30", unit).c_str(),
+                   stride);
 }
 
 void check_tensors(const GemmDescriptor& descriptor, const Problem& problem) {
   require_16_bytes("activations", problem.activations);
   require_16_bytes("output", problem.output);
-  require_stride("activation_stride", problem.activation_stride);
-  require_stride("output_stride", problem.output_stride);
+  require_stride("activation_stride", problem.activation_stride, descriptor.activation_bits / 8);
+  require_stride("output_stride", problem.output_stride, descriptor.output_bytes);
   WrittenDimension rows[] = {{"output_stride", -1, problem.m, problem.output_stride}};
   require_apart(rows, output_columns(descriptor, problem.n));
   if (descriptor.bias) require_16_bytes("bias", problem.bias);

@@ -45,7 +45,8 @@ struct GemmDescriptor {
   codegen::MmaType product_type = codegen::MmaType::fp16;  ///< of the operands of products; fp16 stands for bf16, too
   int sum_bytes = 4;                                       ///< of one accumulated sum, fp32 or s32
   std::optional<Groups> groups = {};                       ///< nothing: the loop applies no scales
-  Element element = Element::fp16;                         ///< type of bias, residual and output, which have 16 bits
+  int output_bytes = 2;                                    ///< of one element of the output
+  Element element = Element::fp16;  ///< type of bias and residual, and of a dequantised or 16-bit output
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
@@ -102,8 +103,8 @@ void check_decomposition(const GemmDescriptor& descriptor, Decomposition decompo
 
 /// Throws Failure(invalid_argument) if an address is not a multiple of 16 bytes, in which kernels read and write.
 void require_16_bytes(const char* name, const void* data);
-/// Throws Failure(invalid_argument) if a stride is not a multiple of 16 bytes, or out of range.
-void require_stride(const char* name, std::int64_t stride);
+/// Throws Failure(invalid_argument) if a stride, in elements, is not a multiple of 16 bytes, or out of range.
+void require_stride(const char* name, std::int64_t stride, int element_bytes = 2);
 /// Throws Failure(invalid_argument) for addresses and strides of activations, bias, residual and output that no kernel
 /// takes. Which of the pointers may be null is checked elsewhere: see PointerChecks.
 void check_tensors(const GemmDescriptor& descriptor, const Problem& problem);

@@ -74,7 +74,7 @@ W4a16GemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaun
   }
   result.activation_stride = activation_bytes * problem.activation_stride;
   result.residual_stride = 2 * problem.residual_stride;
-  result.output_stride = 2 * problem.output_stride;
+  result.output_stride = block.descriptor.output_bytes * problem.output_stride;
   result.m = problem.m;
   result.n = problem.n;
   result.k = problem.k;

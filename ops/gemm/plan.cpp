@@ -20,6 +20,7 @@ BlockPlan begin_block(const GemmDescriptor& descriptor, const WeightOperand& wei
   block.tiles.words = weights.words;
   block.tiles.scales = weights.scales;
   block.tiles.zeros = weights.zeros;
+  block.epilogue = weights.epilogue;
   block.times = weights.times;
   block.stride_rule = weights.stride_rule;
   return block;

@@ -64,7 +64,8 @@ struct BlockPlan {
   /// templates/gemm/reordered_activations.cuh.
   bool reorders_activations = false;
   StageTiles tiles;
-  Times times;  ///< constants of the performance model
+  std::optional<Role> epilogue;  ///< see WeightOperand::epilogue
+  Times times;                   ///< constants of the performance model
 
   int block_columns() const;  ///< columns of the output that a block computes
   int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns

@@ -28,10 +28,10 @@ std::string_view element_type(Element element) { return element == Element::bf16
 
 namespace {
 
-void add_epilogue(codegen::PlanHeader& header, const GemmDescriptor& descriptor) {
-  header.include("gemm/epilogue.cuh")
-      .alias("Epilogue", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
-                                     descriptor.is_gated(), descriptor.bias, descriptor.residual));
+Role usual_epilogue(const GemmDescriptor& descriptor) {
+  return {"gemm/epilogue.cuh",
+          fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
+                      descriptor.is_gated(), descriptor.bias, descriptor.residual)};
 }
 
 }  // namespace
@@ -64,7 +64,8 @@ codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architec
       .layout("word_stage", block.tiles.words)
       .layout("activation_stage", block.tiles.activations)
       .alias("Element", element_type(descriptor.element));
-  add_epilogue(header, descriptor);
+  const Role epilogue = block.epilogue.value_or(usual_epilogue(descriptor));
+  header.include(epilogue.header).alias("Epilogue", epilogue.type);
   return header;
 }
 

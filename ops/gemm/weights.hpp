@@ -1,6 +1,7 @@
 // The weight operand of a kernel, as an operator describes it to every kernel family.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,10 @@ struct WeightOperand {
   codegen::TileLayout words, scales, zeros;
   StageAccesses accesses;  ///< of the lanes; where threads copy a tensor, the kernel adds the copies
   Role role;               ///< reads words from shared memory and makes operands of them
-  Times times;             ///< constants of the performance model
+  /// Turns sums into stored outputs. Nothing: the epilogue of 16-bit outputs by the descriptor's function, bias and
+  /// residual, GemmEpilogue or in family sm90_persistent StagedEpilogue.
+  std::optional<Role> epilogue = {};
+  Times times;  ///< constants of the performance model
   /// What a row stride of 0 breaks where a tensor map reads rows of activations, for the error message.
   const char* stride_rule =
       "a tensor map reads the rows of activations, and its stride must be a multiple of 16 bytes from 16 on";

@@ -66,7 +66,7 @@ TEST(GemmCore, EncodesLaunchesByBytesOfTheOperands) {
   EXPECT_EQ(parameters.scales, nullptr);
 }
 
-TEST(GemmCore, PlansPersistentKernelsOf8BitOperands) {
+sm90_persistent::Weights persistent_weights() {
   sm90_persistent::Weights weights;
   weights.stage_k = kStageK;
   weights.words = box_layout(128, kStageK, kStageK);
@@ -74,8 +74,12 @@ TEST(GemmCore, PlansPersistentKernelsOf8BitOperands) {
   weights.product = {"gemm/warpgroup_product.cuh", "ToyProduct"};
   weights.scaling = "ToyScales";
   weights.times = PersistentTimes{.slab = 0.5, .full_slab = 0.6, .epilogue = 2, .exchange = 2};
+  return weights;
+}
+
+TEST(GemmCore, PlansPersistentKernelsOf8BitOperands) {
   const auto& architecture = *h200().architecture;
-  const sm90_persistent::Plan plan = sm90_persistent::make_plan(describe(128), weights, architecture);
+  const sm90_persistent::Plan plan = sm90_persistent::make_plan(describe(128), persistent_weights(), architecture);
   EXPECT_EQ(plan.stage_bytes(), 2 * 128 * kStageK);
   const std::string header = plan_header(make_source(plan, architecture));
   EXPECT_NE(header.find("using Product = ToyProduct;"), std::string::npos) << header;
@@ -96,6 +100,46 @@ TEST(GemmCore, PlansPersistentKernelsOf8BitOperands) {
   EXPECT_EQ(activations.box[1], 64u) << "half of the rows, because the blocks of a cluster share them";
 }
 
+GemmDescriptor with_8_bit_outputs(GemmDescriptor descriptor) {
+  descriptor.output_bytes = 1;
+  return descriptor;
+}
+
+TEST(GemmCore, TakesTheOperatorsEpilogueAndOutputs) {
+  const auto& architecture = *h200().architecture;
+  const std::string usual =
+      plan_header(make_source(sm80::make_plan(describe(16), mma_sync_weights(), architecture), architecture));
+  EXPECT_NE(usual.find("using Epilogue = cubit::GemmEpilogue<Element, cubit::Identity, false, false, false>;"),
+            std::string::npos);
+  mma_sync::Weights weights = mma_sync_weights();
+  weights.epilogue = Role{"gemm/epilogue.cuh", "ToyEpilogue<Element>"};
+  const sm80::Plan plan = sm80::make_plan(with_8_bit_outputs(describe(16)), weights, architecture);
+  EXPECT_NE(plan_header(make_source(plan, architecture)).find("using Epilogue = ToyEpilogue<Element>;"),
+            std::string::npos);
+  const ScheduledLaunch scheduled = schedule_launch(plan.block, problem_of(16, 1024, 8192), h200());
+  const Launch launch = encode_launch(plan, scheduled, {.words = address(0x3000)}, address(0x100000), h200());
+  EXPECT_EQ(tests::parameters_of<W4a16GemmArguments>(launch).output_stride, 1024);
+}
+
+TEST(GemmCore, StoresOutputsOfPersistentKernelsInBoxesOfTheirType) {
+  const auto& architecture = *h200().architecture;
+  sm90_persistent::Weights weights = persistent_weights();
+  weights.epilogue = Role{"gemm/staged_epilogue.cuh", "ToyEpilogue<staging>"};
+  const auto plan = sm90_persistent::make_plan(with_8_bit_outputs(describe(128)), weights, architecture);
+  EXPECT_EQ(plan.staging.row_bytes, 64) << "a warpgroup's outputs";
+  EXPECT_NE(plan_header(make_source(plan, architecture)).find("using Epilogue = ToyEpilogue<staging>;"),
+            std::string::npos);
+  const ScheduledLaunch scheduled = schedule_launch(plan.block, problem_of(1024, 8192, 4096), h200());
+  const runtime::TensorMap words = box_map(address(0x3000), 1, 4096, 8192, 4096, plan.block.tiles.words);
+  const Launch launch =
+      encode_launch(plan, scheduled, {.words = address(0x3000), .word_map = words}, address(0x100000), h200());
+  ASSERT_EQ(launch.maps.all().size(), 3u);
+  const runtime::TensorMap& outputs = launch.maps.all()[2].map;
+  EXPECT_EQ(outputs.element_bytes, 1);
+  EXPECT_EQ(outputs.strides[0], 8192u);
+  EXPECT_EQ(outputs.box[0], 64u);
+}
+
 TEST(GemmCore, RefusesSizesAndTensorsByTheCommonRules) {
   const auto refusal = [](const auto& call) -> std::string {
     try {
@@ -112,6 +156,10 @@ TEST(GemmCore, RefusesSizesAndTensorsByTheCommonRules) {
   EXPECT_EQ(refusal([&] { check_tensors(describe(16), problem); }), "");
   problem.output_stride = 128;
   EXPECT_NE(refusal([&] { check_tensors(describe(16), problem); }).find("output_stride"), std::string::npos);
+  problem.output_stride = 264;
+  EXPECT_EQ(refusal([&] { check_tensors(describe(16), problem); }), "");
+  EXPECT_EQ(refusal([&] { check_tensors(with_8_bit_outputs(describe(16)), problem); }),
+            "output_stride = 264: it must be a multiple of 16 elements from 0 to 2^30");
 }
 
 }  // namespace

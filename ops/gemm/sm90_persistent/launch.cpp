@@ -21,9 +21,10 @@ runtime::TensorMap map_of_activations(const Plan& plan, const Problem& problem) 
 }
 
 runtime::TensorMap map_of_output(const Plan& plan, const Problem& problem) {
+  const int bytes = plan.block.descriptor.output_bytes;
   const int outputs = output_columns(plan.block.descriptor, problem.n);
-  return box_map(problem.output, 2, outputs, problem.m, map_row_bytes(problem.m, outputs, problem.output_stride, 2),
-                 plan.staging);
+  return box_map(problem.output, bytes, outputs, problem.m,
+                 map_row_bytes(problem.m, outputs, problem.output_stride, bytes), plan.staging);
 }
 
 /// Of the tiles that all clusters compute at the same time, these many lie along the rows: then they read the fewest

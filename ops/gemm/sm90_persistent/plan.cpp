@@ -1,4 +1,5 @@
 // From a descriptor and an architecture to a plan. Pure.
+#include <algorithm>
 #include <utility>
 
 #include "ops/gemm/boxes.hpp"
@@ -46,8 +47,9 @@ Plan make_plan(const GemmDescriptor& descriptor, Weights weights, const codegen:
   plan.block = make_block(descriptor, weights);
   plan.weights = std::move(weights);
   plan.store_rows = store_rows(descriptor);
-  const int output_bytes = 2 * persistent_lanes::warpgroup_outputs(descriptor.is_gated());
-  plan.staging = box_layout(plan.store_rows, output_bytes, output_bytes);
+  constexpr int kMostBoxBytes = 128;
+  const int output_bytes = descriptor.output_bytes * persistent_lanes::warpgroup_outputs(descriptor.is_gated());
+  plan.staging = box_layout(plan.store_rows, output_bytes, std::min(output_bytes, kMostBoxBytes));
   constexpr int kThreadBytes = 16 * 128;
   plan.exchange = {descriptor.tile_m / 16, kThreadBytes, kThreadBytes, {}};
   for (int stages = kFewestStages; stages <= kMostStages; ++stages) {

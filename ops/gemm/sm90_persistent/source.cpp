@@ -9,14 +9,12 @@
 namespace cubit::ops::gemm::sm90_persistent {
 namespace {
 
-void add_epilogue(codegen::PlanHeader& header, const Plan& plan) {
+Role staged_epilogue(const Plan& plan) {
   const GemmDescriptor& descriptor = plan.block.descriptor;
-  header.include("gemm/staged_epilogue.cuh")
-      .layout("staging", plan.staging)
-      .alias("Scaling", plan.weights.scaling)
-      .alias("Epilogue", fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
-                                     function_type(descriptor.function), plan.store_rows, descriptor.is_gated(),
-                                     descriptor.bias, descriptor.residual));
+  return {"gemm/staged_epilogue.cuh",
+          fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
+                      function_type(descriptor.function), plan.store_rows, descriptor.is_gated(), descriptor.bias,
+                      descriptor.residual)};
 }
 
 }  // namespace
@@ -47,7 +45,11 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Tiles", "cubit::GroupedTiles")
       .include(weights.role.header)
       .alias("Weights", weights.role.type);
-  add_epilogue(header, plan);
+  const Role epilogue = block.epilogue.value_or(staged_epilogue(plan));
+  header.include(epilogue.header)
+      .layout("staging", plan.staging)
+      .alias("Scaling", weights.scaling)
+      .alias("Epilogue", epilogue.type);
   return assemble_source(block, "kernels/sm90_persistent_gemm.cuh", header, architecture, "persistent_gemm");
 }
 
