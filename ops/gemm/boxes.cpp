@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm {
 namespace {

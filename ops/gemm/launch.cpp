@@ -54,14 +54,14 @@ Launch empty_launch() {
   return launch;
 }
 
-W4a16GemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
-                                     const WeightTensors& weights, char* workspace) {
+PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
+                                      const WeightTensors& weights, char* workspace) {
   const Problem& problem = launch.problem;
   const int activation_bytes = block.descriptor.activation_bits / 8;
   const Schedule& schedule = launch.schedule;
-  W4a16GemmArguments result{};
+  PackedGemmArguments result{};
   result.activations = problem.activations;
-  result.qweight = weights.words;
+  result.weights = weights.words;
   result.qzeros = weights.zeros;
   result.scales = weights.scales;
   result.g_idx = static_cast<const unsigned*>(weights.group_of_k);
@@ -92,7 +92,7 @@ W4a16GemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaun
   return result;
 }
 
-Launch make_launch(const BlockPlan& block, const Schedule& schedule, const W4a16GemmArguments& parameters,
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
                    const runtime::DeviceFacts& device) {
   Launch launch;
   launch.shape = shape_of(block, schedule);

@@ -9,7 +9,7 @@
 #include "ops/gemm/plan.hpp"
 #include "ops/gemm/schedule.hpp"
 #include "ops/operator.hpp"
-#include "templates/kernels/w4a16_gemm_arguments.h"
+#include "templates/weight_format/packed_gemm_arguments.h"
 
 namespace cubit::ops::gemm {
 
@@ -46,11 +46,11 @@ void require_row_stride(const BlockPlan& block, const Problem& problem);
 Launch empty_launch();
 
 /// The kernel's parameters, without those that only one family has.
-W4a16GemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
-                                     const WeightTensors& weights, char* workspace);
+PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
+                                      const WeightTensors& weights, char* workspace);
 
 /// Grid, block, cluster and parameters of a launch.
-Launch make_launch(const BlockPlan& block, const Schedule& schedule, const W4a16GemmArguments& parameters,
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
                    const runtime::DeviceFacts& device);
 
 }  // namespace cubit::ops::gemm

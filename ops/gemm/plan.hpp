@@ -12,7 +12,7 @@
 #include "ops/gemm/gemm.hpp"
 #include "ops/gemm/model.hpp"
 #include "ops/gemm/weights.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm {
 

@@ -40,6 +40,6 @@ void add_split_k(codegen::PlanHeader& header, const Role& role);
 /// Template, plan header and launch facts.
 codegen::KernelSource assemble_source(const BlockPlan& block, std::string_view template_name,
                                       const codegen::PlanHeader& header, const codegen::Architecture& architecture,
-                                      std::string entry_point = "w4a16_gemm");
+                                      std::string entry_point = "gemm");
 
 }  // namespace cubit::ops::gemm

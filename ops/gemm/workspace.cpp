@@ -6,7 +6,7 @@
 
 #include "ops/argument_checks.hpp"
 #include "ops/gemm/schedule.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm {
 namespace {

@@ -1,4 +1,4 @@
-// Shared-memory accesses as the lanes make them. The places are those of templates/gemm/w4a16_gemm_lanes.h, which the
+// Shared-memory accesses as the lanes make them. The places are those of templates/gemm/gemm_lanes.h, which the
 // kernels themselves use.
 #include "ops/w4a16_gemm/accesses.hpp"
 

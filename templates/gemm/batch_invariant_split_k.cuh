@@ -10,14 +10,14 @@
 
 #include "core/types.cuh"
 #include "gemm/split_k.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
 /// Enumerates the work tiles of a block; the interface is that of TileScheduler.
 class BatchInvariantScheduler {
  public:
-  __device__ __forceinline__ explicit BatchInvariantScheduler(const W4a16GemmArguments& args) : args_(args) {}
+  __device__ __forceinline__ explicit BatchInvariantScheduler(const GemmArguments& args) : args_(args) {}
 
   /// Returns true if the block computes all slices of its tiles, and false if it computes one slice.
   __device__ __forceinline__ bool computes_whole_tiles() const { return args_.whole_tiles > 0; }
@@ -43,7 +43,7 @@ class BatchInvariantScheduler {
     return work_tile_of(args_, static_cast<int>(tile % args_.row_tiles), static_cast<int>(tile / args_.row_tiles), 0);
   }
 
-  const W4a16GemmArguments& args_;
+  const GemmArguments& args_;
 };
 
 }  // namespace cubit

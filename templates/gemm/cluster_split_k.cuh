@@ -10,7 +10,7 @@
 // Slices 2i and 2i + 1 of a tile form cluster i; blockIdx is (slice, column tile, row tile). The order of the additions
 // is fixed: first the two slices of a cluster, then the clusters in order.
 //
-// Workspace: the partial sums have the layout of plain split-K (merge_splits in w4a16_gemm_block.cuh), but the place of
+// Workspace: the partial sums have the layout of plain split-K (merge_splits in gemm_block.cuh), but the place of
 // slice i has the sums of cluster i. A tile has 2 · plan::kWarps counters: [half of the rows][warp].
 //
 // Shared memory: the received sums overwrite the pipeline stages (two_cta_cluster.cuh), [warp][fragment][lane] with 16
@@ -21,22 +21,22 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
+#include "gemm/gemm_block.cuh"
 #include "gemm/split_k.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 #include "pipeline/two_cta_cluster.cuh"
 
 namespace cubit {
 
 /// Work tile of this block in a grid of (slices, column tiles, row tiles).
-__device__ __forceinline__ WorkTile work_tile_of_clustered_block(const W4a16GemmArguments& args) {
+__device__ __forceinline__ WorkTile work_tile_of_clustered_block(const GemmArguments& args) {
   return work_tile_of(args, static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
 /// Stores the cluster's sums of the half of the rows that this block keeps; whole warps call the function. Returns true
 /// in the warp that arrives last at the counter of these columns and rows; `half` then holds the sum over all clusters.
 template <int kHalf>
-__device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, const WorkTile& work_tile,
+__device__ __forceinline__ bool merge_clusters(const GemmArguments& args, const WorkTile& work_tile,
                                                RowSums (&half)[kHalf]) {
   constexpr int kClustersAtOnce = kHalf > 2 ? 4 : 8;
   constexpr int kSplitBytes = plan::kWarps * kWarpSumsBytes;
@@ -65,7 +65,7 @@ __device__ __forceinline__ bool merge_clusters(const W4a16GemmArguments& args, c
 /// `sent` belongs to this warp. The warp sends nothing before the other block has released its stages (`free`). kHalf:
 /// number of the warp's blocks of 8 rows that this block keeps.
 template <int kHalf = kRowTiles / 2>
-__device__ __forceinline__ void merge_cluster(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
+__device__ __forceinline__ void merge_cluster(const GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                               ClusterBarriers barriers, const Sums& sums) {
   if constexpr (kHalf > 0) {
     constexpr int kHalfBytes = kWarpSumsBytes / 2;

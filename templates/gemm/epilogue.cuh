@@ -15,7 +15,7 @@
 #include "core/copies.cuh"
 #include "core/types.cuh"
 #include "gemm/activation_functions.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
@@ -23,8 +23,8 @@ template <class Element, class Function, bool kIsGated, bool kBias, bool kResidu
 struct GemmEpilogue {
   static constexpr bool kGated = kIsGated;
 
-  static __device__ __forceinline__ void store(const W4a16GemmArguments& args, int row, int column,
-                                               const float (&values)[4], const float (&up_values)[4]) {
+  static __device__ __forceinline__ void store(const GemmArguments& args, int row, int column, const float (&values)[4],
+                                               const float (&up_values)[4]) {
     const int64 byte = 2 * static_cast<int64>(column);
     float result[4];
     float up[4];
@@ -42,7 +42,7 @@ struct GemmEpilogue {
   }
 
  private:
-  static __device__ __forceinline__ void add_bias(const W4a16GemmArguments& args, int64 byte, const float (&values)[4],
+  static __device__ __forceinline__ void add_bias(const GemmArguments& args, int64 byte, const float (&values)[4],
                                                   float (&result)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) result[i] = values[i];

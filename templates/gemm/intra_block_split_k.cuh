@@ -1,4 +1,4 @@
-// Tile scheduler for intra-block split-K in the mma.sync kernel (sm80_w4a16_gemm.cuh), for blocks with few columns.
+// Tile scheduler for intra-block split-K in the mma.sync kernel (sm80_gemm.cuh), for blocks with few columns.
 //
 // Each warp of a block computes all rows and columns of the block's tile, for its own split-K slice, and has its own
 // ring of pipeline stages. No warp waits for another before the end, where the block adds the partial sums of its warps
@@ -7,7 +7,7 @@
 
 #include "core/types.cuh"
 #include "gemm/split_k.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
@@ -15,7 +15,7 @@ namespace cubit {
 /// the args.splits slices of the block's tile.
 class IntraBlockSplitKScheduler {
  public:
-  __device__ __forceinline__ explicit IntraBlockSplitKScheduler(const W4a16GemmArguments& args) : args_(args) {}
+  __device__ __forceinline__ explicit IntraBlockSplitKScheduler(const GemmArguments& args) : args_(args) {}
 
   static __device__ __forceinline__ constexpr bool computes_whole_tiles() { return false; }
   static constexpr bool kHasAtomics = false;
@@ -25,7 +25,7 @@ class IntraBlockSplitKScheduler {
   static __device__ __forceinline__ constexpr bool next(WorkTile&) { return false; }
 
  private:
-  const W4a16GemmArguments& args_;
+  const GemmArguments& args_;
 };
 
 }  // namespace cubit

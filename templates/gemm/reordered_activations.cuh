@@ -22,9 +22,9 @@
 #include "core/bulk_copies.cuh"
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "gemm/gemm_block.cuh"
+#include "gemm/gemm_lanes.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
@@ -32,7 +32,7 @@ namespace cubit {
 template <class CopiedWords, bool kExists>
 class ReorderedActivations {
  public:
-  explicit __device__ __forceinline__ ReorderedActivations(const W4a16GemmArguments& args) : args_(args) {}
+  explicit __device__ __forceinline__ ReorderedActivations(const GemmArguments& args) : args_(args) {}
 
   /// Reorders the block's own slice, if the producer warp has taken the slice (take_own). All consumer warps call the
   /// function. The function completes only when the producer warp calls wait(), because both take part in vote_taken().
@@ -207,7 +207,7 @@ class ReorderedActivations {
     }
   }
 
-  const W4a16GemmArguments& args_;
+  const GemmArguments& args_;
   bool has_taken_ = false;  // in one lane: this block has taken its own slice
   bool has_waited_ = false;
 };
@@ -215,7 +215,7 @@ class ReorderedActivations {
 template <class CopiedWords>
 class ReorderedActivations<CopiedWords, false> {
  public:
-  explicit __device__ __forceinline__ ReorderedActivations(const W4a16GemmArguments&) {}
+  explicit __device__ __forceinline__ ReorderedActivations(const GemmArguments&) {}
   __device__ __forceinline__ void reorder_own() const {}
   __device__ __forceinline__ void take_own() {}
   __device__ __forceinline__ void wait() {}

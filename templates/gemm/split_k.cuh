@@ -22,7 +22,7 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
@@ -38,8 +38,7 @@ struct WorkTile {
 
 /// Work tile of slice `split`. The stages of a tile are divided evenly among `splits` slices; if the division leaves a
 /// remainder r, each of the first r slices has one more stage.
-__device__ __forceinline__ WorkTile work_tile_of(const W4a16GemmArguments& args, int row_tile, int column_tile,
-                                                 int split) {
+__device__ __forceinline__ WorkTile work_tile_of(const GemmArguments& args, int row_tile, int column_tile, int split) {
   const int least = args.split_stages;
   const int extra = args.stages - least * args.splits;
   const int first = split * least + min(split, extra);
@@ -47,7 +46,7 @@ __device__ __forceinline__ WorkTile work_tile_of(const W4a16GemmArguments& args,
 }
 
 /// Work tile of this block in a grid of (row tiles, column tiles, splits).
-__device__ __forceinline__ WorkTile work_tile_of_block(const W4a16GemmArguments& args) {
+__device__ __forceinline__ WorkTile work_tile_of_block(const GemmArguments& args) {
   return work_tile_of(args, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z));
 }
 
@@ -56,7 +55,7 @@ __device__ __forceinline__ WorkTile work_tile_of_block(const W4a16GemmArguments&
 /// below args.larger. A slice of a tile is then the part of the tile's stages that one block takes.
 class TileScheduler {
  public:
-  __device__ __forceinline__ explicit TileScheduler(const W4a16GemmArguments& args) : args_(args) {
+  __device__ __forceinline__ explicit TileScheduler(const GemmArguments& args) : args_(args) {
     if (args.share == 0) return;
     const int block = static_cast<int>(blockIdx.x);
     next_ = block * args.share + min(block, args.larger);
@@ -96,7 +95,7 @@ class TileScheduler {
     return stage < of_larger ? stage / (args_.share + 1) : args_.larger + (stage - of_larger) / args_.share;
   }
 
-  const W4a16GemmArguments& args_;
+  const GemmArguments& args_;
   int next_ = 0;  // index in the sequence of all stages of all tiles
   int end_ = 0;
 };

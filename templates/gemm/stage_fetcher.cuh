@@ -1,4 +1,4 @@
-// Copies of pipeline stages for the mma.sync GEMM (sm80_w4a16_gemm.cuh), without TMA: every thread copies vectors of
+// Copies of pipeline stages for the mma.sync GEMM (sm80_gemm.cuh), without TMA: every thread copies vectors of
 // words and activations, and some threads copy scales and zeros.
 //
 // plan::Copies chooses between cp.async copies (stage_copies_async.cuh) and copies staged through registers
@@ -8,10 +8,10 @@
 #include "plan.cuh"
 
 #include "core/types.cuh"
+#include "gemm/gemm_block.cuh"
+#include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "weight_format/packed_gemm_arguments.h"
 
 namespace cubit {
 
@@ -49,7 +49,7 @@ __device__ __forceinline__ void sync_ring() {
 /// whatever does not change from stage to stage is computed once.
 class StageFetcher {
  public:
-  __device__ __forceinline__ StageFetcher(const W4a16GemmArguments& args, const WorkTile& work_tile) : args_(args) {
+  __device__ __forceinline__ StageFetcher(const PackedGemmArguments& args, const WorkTile& work_tile) : args_(args) {
     const int thread = static_cast<int>(ring_thread());
     const int first = work_tile.first * gemm_lanes::kStageK;
     const int first_row = work_tile.row_tile * plan::kTileM;
@@ -58,7 +58,7 @@ class StageFetcher {
     const gemm_lanes::Place word = word_vector(0, thread);
     const int column = weight_column(args, work_tile.column_tile, thread % kWordVectors * kVectorColumns);
     has_words_ = column >= 0;
-    words_ = static_cast<const char*>(args.qweight) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
+    words_ = static_cast<const char*>(args.weights) + (first / Format::kWordK + word.row) * Format::row_bytes(args.n) +
              (has_words_ ? Format::word_byte(column) : 0);
 #pragma unroll
     for (int i = 0; i < kPeriod; ++i) {
@@ -219,7 +219,7 @@ class StageFetcher {
     activations_ += gemm_lanes::kActivationBytes;
   }
 
-  const W4a16GemmArguments& args_;
+  const PackedGemmArguments& args_;
   const char* words_;        // source of the thread's first vector of words in the next stage
   const char* activations_;  // source of the thread's first vector of activations in the next stage
   const char* scales_;       // source of the lane's scales in the next stage

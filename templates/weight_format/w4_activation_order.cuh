@@ -10,13 +10,13 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "weight_format/packed_gemm_arguments.h"
 
 namespace cubit {
 
 /// Loads the groups of the values along k 8 · row … 8 · row + 7 from g_idx. Values beyond args.k get group 0. `count`
 /// is the number of groups; larger indices become the last group.
-__device__ __forceinline__ void load_groups(int (&groups)[8], const W4a16GemmArguments& args, int row, int count) {
+__device__ __forceinline__ void load_groups(int (&groups)[8], const PackedGemmArguments& args, int row, int count) {
   uint32 words[8] = {};
   if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
 #pragma unroll
@@ -29,7 +29,7 @@ struct OrderedFactors {
   float zero[4];
 
   template <int kBits, bool kStoredZeros, int kZeroOffset>
-  __device__ __forceinline__ void load(const W4a16GemmArguments& args, int group, int column) {
+  __device__ __forceinline__ void load(const PackedGemmArguments& args, int group, int column) {
     constexpr int kInWord = 32 / kBits;
     const int64 at = group * static_cast<int64>(args.n) + column;
     uint32 pairs[2];
@@ -50,7 +50,7 @@ struct OrderedFactors {
 /// weights (j, j + 4) of 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
 template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
 __device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
-                                           const W4a16GemmArguments& args, const int (&groups)[8], int column) {
+                                           const PackedGemmArguments& args, const int (&groups)[8], int column) {
   using Values = Pair<Element>;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {

@@ -19,7 +19,7 @@
 //   Words<kSteps>, load_words(words, stage, places, first)     words of kSteps steps, for both tiles of 16 columns
 //   operand(a, words, step, tile, zeros)        the A operand of 16 values along k
 //
-// Narrow blocks (sm90_w4a16_gemm_narrow.cuh) use mma.sync. A warp has all columns of the block and reads the
+// Narrow blocks (sm90_narrow_gemm.cuh) use mma.sync. A warp has all columns of the block and reads the
 // activations as the copies leave them:
 //   NarrowPlaces, narrow_places()    offsets of a lane's words of strip 0 and activations of the first 8 rows
 //   load_narrow_words(words, address of the lane's words, strip, step)
@@ -28,7 +28,7 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
+#include "gemm/gemm_lanes.h"
 #include "weight_format/w4_values.cuh"
 #include "weight_format/w4_words_by_k.cuh"
 #include "weight_format/w4_words_by_n.cuh"

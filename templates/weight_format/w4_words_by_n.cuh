@@ -12,7 +12,7 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
+#include "gemm/gemm_lanes.h"
 #include "weight_format/w4_values.cuh"
 
 namespace cubit {

@@ -59,8 +59,8 @@ TEST(GemmCore, EncodesLaunchesByBytesOfTheOperands) {
   EXPECT_GT(scheduled.schedule.splits, 1);
   EXPECT_GT(workspace_bytes(plan.block, scheduled, h200()), 0u);
   const Launch launch = encode_launch(plan, scheduled, {.words = address(0x3000)}, address(0x100000), h200());
-  const auto parameters = tests::parameters_of<W4a16GemmArguments>(launch);
-  EXPECT_EQ(parameters.qweight, address(0x3000));
+  const auto parameters = tests::parameters_of<PackedGemmArguments>(launch);
+  EXPECT_EQ(parameters.weights, address(0x3000));
   EXPECT_EQ(parameters.activation_stride, 8192 + 64);
   EXPECT_EQ(parameters.output_stride, 2 * 1024);
   EXPECT_EQ(parameters.scales, nullptr);
@@ -118,7 +118,7 @@ TEST(GemmCore, TakesTheOperatorsEpilogueAndOutputs) {
             std::string::npos);
   const ScheduledLaunch scheduled = schedule_launch(plan.block, problem_of(16, 1024, 8192), h200());
   const Launch launch = encode_launch(plan, scheduled, {.words = address(0x3000)}, address(0x100000), h200());
-  EXPECT_EQ(tests::parameters_of<W4a16GemmArguments>(launch).output_stride, 1024);
+  EXPECT_EQ(tests::parameters_of<PackedGemmArguments>(launch).output_stride, 1024);
 }
 
 TEST(GemmCore, StoresOutputsOfPersistentKernelsInBoxesOfTheirType) {

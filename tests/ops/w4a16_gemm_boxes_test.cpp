@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/kernels/w4a16_gemm_arguments.h"
+#include "templates/weight_format/packed_gemm_arguments.h"
 #include "tests/support/gemm_launches.hpp"
 
 namespace cubit::ops {
@@ -25,7 +25,7 @@ using Arguments = cubit_w4a16_gemm_arguments;
 std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& arguments) {
   const Launch launch = plan_of(text).encode(arguments, address(0x100000), std::size_t{1} << 40, h200());
   std::vector<runtime::TensorMap> maps;
-  std::size_t end = sizeof(W4a16GemmArguments);
+  std::size_t end = sizeof(PackedGemmArguments);
   for (const MapParameter& one : launch.maps.all()) {
     EXPECT_EQ(one.offset % alignof(runtime::EncodedTensorMap), 0u);
     EXPECT_GE(one.offset, end) << "no map lies on another parameter";
@@ -33,7 +33,7 @@ std::vector<runtime::TensorMap> maps_of(const char* text, const Arguments& argum
     end = one.offset + sizeof(runtime::EncodedTensorMap);
     maps.push_back(one.map);
   }
-  EXPECT_EQ(launch.parameter_bytes, maps.empty() ? sizeof(W4a16GemmArguments) : end);
+  EXPECT_EQ(launch.parameter_bytes, maps.empty() ? sizeof(PackedGemmArguments) : end);
   return maps;
 }
 
@@ -140,7 +140,7 @@ TEST(GemmBoxes, ActivationsOfManyRowsAreReorderedInTheWorkspace) {
   EXPECT_EQ(bytes, kWorkspaceCounterBytes + kPartialSums + (130 * kRowBytes + 255) / 256 * 256);
   auto* const base = static_cast<char*>(address(0x100000));
   const Launch launch = plan.encode(arguments, base, bytes, h200());
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(static_cast<char*>(parameters.reordered), base + kWorkspaceCounterBytes + kPartialSums);
   EXPECT_EQ(parameters.reordered_stride, static_cast<std::int64_t>(kRowBytes));
@@ -166,7 +166,7 @@ TEST(GemmBoxes, SlicesOfActivationsAreNoMoreThanResidentBlocks) {
     device.multiprocessors = multiprocessors;
     const std::size_t bytes = plan.workspace_bytes(arguments, device);
     const Launch launch = plan.encode(arguments, address(0x100000), bytes, device);
-    W4a16GemmArguments parameters;
+    PackedGemmArguments parameters;
     std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
     EXPECT_EQ(parameters.slices * parameters.slice_chunks + parameters.larger_slices, 3 * k / 64) << "all chunks";
     return parameters.slices;

@@ -13,7 +13,7 @@
 #include "ops/argument_checks.hpp"
 #include "ops/gemm/sm90/sm90.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/kernels/w4a16_gemm_arguments.h"
+#include "templates/weight_format/packed_gemm_arguments.h"
 #include "tests/support/gemm_launches.hpp"
 
 namespace cubit::ops {
@@ -64,7 +64,7 @@ TEST(GemmLaunch, WorkspaceHoldsWhatTheParametersPointTo) {
   auto* const base = static_cast<char*>(address(0x100000));
   const Launch launch = plan.encode(arguments, base, bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{3, 5, 3}));
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   ASSERT_EQ(launch.parameter_bytes, sizeof parameters);
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(reinterpret_cast<char*>(parameters.counters), base);
@@ -93,7 +93,7 @@ TEST(GemmLaunch, AtomicSumsHaveOnePlacePerTileAndAreNeverChosen) {
       arguments.splits = splits;
       const std::size_t bytes = plan.workspace_bytes(arguments, h200());
       const Launch launch = plan.encode(arguments, address(0x100000), bytes, h200());
-      W4a16GemmArguments parameters;
+      PackedGemmArguments parameters;
       std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
       return std::tuple{bytes, launch.shape.grid, parameters.adds_atomically};
     };
@@ -122,7 +122,7 @@ TEST(GemmLaunch, BalancedSharesCoverAllStagesOfAllTiles) {
       << "a tile has two slices at most; and reordered activations";
   const Launch launch = plan.encode(arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{132, 1, 1}));
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.row_tiles, 2);
   EXPECT_EQ(parameters.share, 224 * 64 / 132);
@@ -144,7 +144,7 @@ TEST(GemmLaunch, AnEvenNumberOfSlicesIsClustered) {
     return plan.encode(arguments, address(0x100000), bytes, h200());
   };
   const auto is_clustered = [](const Launch& launch) {
-    W4a16GemmArguments parameters;
+    PackedGemmArguments parameters;
     std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
     return parameters.clustered;
   };
@@ -175,7 +175,7 @@ TEST(GemmLaunch, WarpsOfANarrowBlockDivideAllOfK) {
   EXPECT_EQ(launch.shape.grid[1], 9u) << "of 64 columns";
   EXPECT_EQ(launch.shape.grid[2], 1u);
   EXPECT_EQ(launch.shape.threads, 8u * 32);
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 8);
@@ -199,7 +199,7 @@ TEST(GemmLaunch, WarpsOfANarrowSm90BlockShareOneRing) {
   EXPECT_EQ(launch.shape.grid[1], 5u) << "of 128 columns";
   EXPECT_EQ(launch.shape.grid[2], 1u);
   EXPECT_EQ(launch.shape.threads, 12u * 32);
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.stages, 65);
   EXPECT_EQ(parameters.splits, 1);
@@ -296,7 +296,7 @@ TEST(GemmLaunch, BatchInvariantBlocksTakeWholeTilesWhereTilesFillTheDevice) {
   const std::size_t bytes = kWorkspaceCounterBytes + blocks * 16 * 256 * 4;
   const Launch launch = plan.encode(arguments, address(0x100000), bytes, h200());
   EXPECT_EQ(launch.shape.grid, (std::array<unsigned, 3>{static_cast<unsigned>(blocks), 1, 1}));
-  W4a16GemmArguments parameters;
+  PackedGemmArguments parameters;
   std::memcpy(&parameters, launch.parameters.data(), sizeof parameters);
   EXPECT_EQ(parameters.whole_tiles, 256 * 32);
   EXPECT_EQ(parameters.splits, 3);

@@ -14,7 +14,7 @@
 #include "ops/gemm/sm90/sm90.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
 #include "tests/support/machine_nvrtc.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ops/gemm/mma_sync/kernel.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm::mma_sync {
 namespace {

@@ -17,13 +17,13 @@ codegen::KernelSource make_source(const Kernel& kernel, int merged_tiles, const 
       .alias("Copies", kernel.copies->role);
   add_format(header, kernel.weights.role);
   add_split_k(header, split_k);
-  return assemble_source(block, "kernels/sm80_w4a16_gemm.cuh", header, architecture);
+  return assemble_source(block, "kernels/sm80_gemm.cuh", header, architecture);
 }
 
 Launch encode_launch(const Kernel& kernel, const ScheduledLaunch& launch, const WeightTensors& weights, void* workspace,
                      const runtime::DeviceFacts& device) {
   const BlockPlan& block = kernel.block;
-  W4a16GemmArguments parameters = kernel_parameters(block, launch, weights, static_cast<char*>(workspace));
+  PackedGemmArguments parameters = kernel_parameters(block, launch, weights, static_cast<char*>(workspace));
   // Warps that divide a block's k's among them find their part as blocks of a split-K launch find their slice.
   parameters.splits *= block.k_partitions;
   parameters.split_stages = parameters.stages / parameters.splits;

@@ -19,7 +19,7 @@
 #include "codegen/architecture.hpp"
 #include "ops/gemm/families.hpp"
 #include "ops/kernel_family.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm {
 

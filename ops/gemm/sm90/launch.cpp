@@ -7,14 +7,14 @@
 #include "ops/gemm/boxes.hpp"
 #include "ops/gemm/sm90/sm90.hpp"
 #include "ops/gemm/workspace.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm::sm90 {
 namespace {
 
 /// Divides the activations into slices, each of which one block reorders: at most one slice for each block that is
 /// resident at the same time, for each chunk, and for each counter.
-void add_slices(W4a16GemmArguments& parameters, const BlockPlan& block, const ScheduledLaunch& launch,
+void add_slices(PackedGemmArguments& parameters, const BlockPlan& block, const ScheduledLaunch& launch,
                 const runtime::DeviceFacts& device, char* workspace) {
   const std::int64_t most_slices = kWorkspaceCounters - block.merge_counters - 2;
   const Schedule& schedule = launch.schedule;
@@ -45,7 +45,7 @@ Launch encode_launch(const WidePlan& plan, const ScheduledLaunch& scheduled, con
                      void* workspace, const runtime::DeviceFacts& device) {
   const BlockPlan& block = plan.block;
   auto* const base = static_cast<char*>(workspace);
-  W4a16GemmArguments parameters = kernel_parameters(block, scheduled, weights, base);
+  PackedGemmArguments parameters = kernel_parameters(block, scheduled, weights, base);
   if (block.reorders_activations) add_slices(parameters, block, scheduled, device, base);
   Launch launch = make_launch(block, scheduled.schedule, parameters, device);
   add_maps(launch, block, scheduled.problem, weights);
@@ -59,7 +59,7 @@ Launch encode_launch(const WidePlan& plan, const ScheduledLaunch& scheduled, con
 Launch encode_launch(const NarrowPlan& plan, const ScheduledLaunch& scheduled, const WeightTensors& weights,
                      void* workspace, const runtime::DeviceFacts& device) {
   const BlockPlan& block = plan.block;
-  const W4a16GemmArguments parameters = kernel_parameters(block, scheduled, weights, static_cast<char*>(workspace));
+  const PackedGemmArguments parameters = kernel_parameters(block, scheduled, weights, static_cast<char*>(workspace));
   Launch launch = make_launch(block, scheduled.schedule, parameters, device);
   add_maps(launch, block, scheduled.problem, weights);
   return launch;

@@ -4,7 +4,7 @@
 
 #include "ops/gemm/boxes.hpp"
 #include "ops/gemm/sm90/sm90.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::gemm::sm90 {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "ops/w4a16_gemm/accesses.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/gemm/w4a16_gemm_lanes.h"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {

@@ -1,4 +1,4 @@
-// W4A16 GEMM with mma.sync: 16-bit activations times 4-bit or 8-bit weights, which stay packed as the checkpoint has
+// GEMM with mma.sync: 16-bit activations times 4-bit or 8-bit weights, which stay packed as the checkpoint has
 // them.
 //
 //   output[m, n] = epilogue(sum over k of activations[m, k] · scale[g, n] · (q[k, n] - zero[g, n])),  g = k / group
@@ -35,7 +35,7 @@
 // - Copies::wait completes the thread's own copies of a stage. The __syncthreads that follows completes the copies of
 //   the other threads. The same __syncthreads shows that all warps have read the stage that is filled next.
 // - Copies staged through registers use a single stage. A __syncthreads of its own precedes the stores into that stage.
-// - For the merge of split-K slices see w4a16_gemm_block.cuh.
+// - For the merge of split-K slices see gemm_block.cuh.
 //
 // Batch invariance: the split-K slices are the same for any number of rows; see batch_invariant_split_k.cuh.
 //
@@ -48,7 +48,7 @@
 //
 // Roles that the plan chooses: plan::Copies, see stage_copies_async.cuh; plan::Format, see w4_words_by_k.cuh;
 // plan::Epilogue, see epilogue.cuh; plan::Scheduler, see split_k.cuh. The byte offsets that each lane accesses are in
-// w4a16_gemm_lanes.h, which the plan's proofs use as well. stage_fetcher.cuh has the copies of a stage.
+// gemm_lanes.h, which the plan's proofs use as well. stage_fetcher.cuh has the copies of a stage.
 //
 // PTX ISA: "Asynchronous copy: cp.async", "ldmatrix", "Matrix fragments for mma.m16n8k16 with floating point type",
 // "atom", "Memory Consistency Model".
@@ -57,10 +57,10 @@
 #include "core/mma.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
+#include "gemm/gemm_block.cuh"
+#include "gemm/gemm_lanes.h"
 #include "gemm/stage_fetcher.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "weight_format/packed_gemm_arguments.h"
 #include "weight_format/w4_activation_order.cuh"
 #include "weight_format/w4_values.cuh"
 
@@ -141,7 +141,7 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Sums& products, ui
 /// Activation order: dequantises the weights of stage `index` and adds their products to `sums`. The function is a
 /// template, because formats by n lack some of the members that it uses.
 template <class WordsByK>
-__device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int column_tile, uint32 stage,
+__device__ __forceinline__ void add_ordered(const PackedGemmArguments& args, int column_tile, uint32 stage,
                                             const WarpPlaces& places, int index, Sums& sums) {
   const int lane = lane_index();
 #pragma unroll 1
@@ -175,7 +175,7 @@ __device__ __forceinline__ void add_ordered(const W4a16GemmArguments& args, int 
 }
 
 /// Main loop: adds the products of all stages of a work tile to `sums`.
-__device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, const WorkTile& work_tile,
+__device__ __forceinline__ void multiply_stages(const PackedGemmArguments& args, const WorkTile& work_tile,
                                                 uint32 stages, Sums& sums) {
   constexpr uint32 kZeros = plan::kZerosAt - plan::kScalesAt;
   const WarpPlaces places;
@@ -229,7 +229,7 @@ __device__ __forceinline__ void multiply_stages(const W4a16GemmArguments& args, 
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(plan::kPartitionsK* plan::kWarps * 32, plan::kBlocksPerSm)
-    w4a16_gemm(const __grid_constant__ cubit::W4a16GemmArguments args) {
+    gemm(const __grid_constant__ cubit::PackedGemmArguments args) {
   using namespace cubit;
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32 stages = settled(shared_address(shared));

@@ -1,4 +1,4 @@
-// Byte offsets in a pipeline stage that each lane accesses in the W4A16 GEMM. The kernels and the proofs of bank
+// Byte offsets in a pipeline stage that each lane accesses in the GEMM. The kernels and the proofs of bank
 // conflicts in the plan use the same functions.
 //
 // A block's columns are divided into strips of 32. A warp has one or two strips, or all strips of a narrow block, and a

@@ -1,14 +1,13 @@
-// Argument of the w4a16_gemm kernels, shared by host and device. Strides are in bytes.
+// Argument of the GEMM kernels, shared by host and device: sizes, strides in bytes, operands and workspace.
+//
+// A weight operand adds what else it reads in a struct that is derived from GemmArguments: see weight_format/.
 #pragma once
 
 namespace cubit {
 
-struct W4a16GemmArguments {
+struct GemmArguments {
   const void* activations;  // [m, k]
-  const void* qweight;      // packed words: see the headers in weight_format/
-  const void* qzeros;       // [k / group, n / 8] words, for 8 bits n / 4; not read if zeros are not stored
-  const void* scales;       // [k / group, n] fp16
-  const unsigned* g_idx;    // [k] group of each k; read only with activation order
+  const void* weights;      // as the weight operand describes them
   const void* bias;         // [n]; read only if the epilogue has a bias
   const void* residual;     // [m, output columns]; read only if the epilogue has a residual
   void* output;

@@ -1,4 +1,4 @@
-// Common code of the W4A16 GEMM kernels around their main loops: the columns of a block, the merge of split-K partial
+// Common code of the GEMM kernels around their main loops: the columns of a block, the merge of split-K partial
 // sums, and the call of the epilogue.
 //
 // Columns and rows: columns are output features n and rows are tokens m. The weights are the A operand of mma.m16n8k16,
@@ -23,9 +23,9 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
+#include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "kernels/gemm_arguments.h"
 
 namespace cubit {
 
@@ -59,7 +59,7 @@ static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
 __device__ __forceinline__ int column_warp() { return kIntraBlockSplitK ? 0 : warp_index(); }
 
 /// Column of the weights at offset `place` of the block's columns, or -1 if the weights have no such column.
-__device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int column_tile, int place) {
+__device__ __forceinline__ int weight_column(const GemmArguments& args, int column_tile, int place) {
   const int block = column_tile * plan::kTileN;
   if constexpr (plan::Epilogue::kGated) {
     const int half = args.n / 2;
@@ -71,7 +71,7 @@ __device__ __forceinline__ int weight_column(const W4a16GemmArguments& args, int
 }
 
 /// First of the lane's four columns in a strip of the block, or -1.
-__device__ __forceinline__ int strip_column(const W4a16GemmArguments& args, int column_tile, int strip) {
+__device__ __forceinline__ int strip_column(const GemmArguments& args, int column_tile, int strip) {
   return weight_column(args, column_tile, gemm_lanes::kStripColumns * strip + gemm_lanes::first_column(lane_index()));
 }
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void sync_warps() {
 
 /// Stores output rows 8 · row_block … 8 · row_block + 7 of a strip, four neighbouring columns per store. With a gated
 /// epilogue, `sums` are gate columns and `up_sums` are the matching up-projection columns.
-__device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const WorkTile& work_tile, int strip,
+__device__ __forceinline__ void store_rows(const GemmArguments& args, const WorkTile& work_tile, int strip,
                                            int row_block, RowSums& sums, RowSums& up_sums) {
   const int row = work_tile.row_tile * plan::kTileM + 8 * row_block;
   const int column = strip_column(args, work_tile.column_tile, strip);
@@ -102,7 +102,7 @@ __device__ __forceinline__ void store_rows(const W4a16GemmArguments& args, const
 /// the warps with up-projection columns pass their sums to the warps with gate columns through shared memory from
 /// `shared` on. Nothing else may use that memory between the arrival of the last warp and the next barrier of the
 /// caller.
-__device__ __forceinline__ void store_output(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
+__device__ __forceinline__ void store_output(const GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                              Sums& sums) {
   const int warp = warp_index();
   const uint32 up_sums_at = shared + warp % kGateWarps * kWarpSumsBytes + 16 * lane_index();
@@ -134,8 +134,7 @@ __device__ __forceinline__ void store_output(const W4a16GemmArguments& args, con
 /// gated epilogue, the warps with the gate columns and the matching up-projection columns), adds the sums of all slices
 /// and stores the output. Partial sums lie in the workspace as [tile][slice][warp][accumulator][lane], with 16 bytes
 /// per lane.
-__device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
-                                             const Sums& sums) {
+__device__ __forceinline__ void merge_splits(const GemmArguments& args, const WorkTile& work_tile, const Sums& sums) {
   constexpr int kSplitBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kCounters = plan::Epilogue::kGated ? kGateWarps : plan::kWarps;
   const int64 tile = work_tile.column_tile * static_cast<int64>(args.row_tiles) + work_tile.row_tile;
@@ -173,7 +172,7 @@ __device__ __forceinline__ void merge_splits(const W4a16GemmArguments& args, con
 /// Merges partial sums in order of arrival. The block must have no other work tile. A tile has one place for its sums,
 /// per warp [accumulator][lane], and one counter per warp. With a gated epilogue these counters are followed by one
 /// counter per pair of gate and up-projection warps.
-__device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args, const WorkTile& work_tile,
+__device__ __forceinline__ void merge_atomically(const GemmArguments& args, const WorkTile& work_tile,
                                                  const Sums& sums) {
   constexpr int kValues = 8 * kWarpStrips * kRowTiles;  // values per lane
   constexpr int kValueBytes = 4 * kWarpSize;
@@ -215,8 +214,7 @@ __device__ __forceinline__ void merge_atomically(const W4a16GemmArguments& args,
 /// Adds the sums of the previous slices to the sums of this slice, in the same order as add_splits. Unless this slice
 /// is the last, the total is stored in the workspace for the block's next slice, at [block][warp][accumulator][lane].
 /// The thread that stores a total is the only one that reads it, so no barrier is needed.
-__device__ __forceinline__ void add_previous_splits(const W4a16GemmArguments& args, const WorkTile& work_tile,
-                                                    Sums& sums) {
+__device__ __forceinline__ void add_previous_splits(const GemmArguments& args, const WorkTile& work_tile, Sums& sums) {
   constexpr int64 kBlockBytes = plan::kWarps * kWarpSumsBytes;
   constexpr int kItems = 2 * kWarpStrips * kRowTiles;
   constexpr int kAtOnce = kItems < 4 ? kItems : 4;
@@ -268,7 +266,7 @@ constexpr int kFragmentBytes = 2 * 16 * kWarpSize;  // sums of one fragment
 /// Stores the block's sums of one output fragment; with a gated epilogue, those of its up-projection columns as well.
 /// Returns true in the last warp to arrive among the warps with the same fragment of other slices of k. `sums` then
 /// hold the total of all slices.
-__device__ __forceinline__ bool merge_fragment(const W4a16GemmArguments& args, const WorkTile& work_tile, int fragment,
+__device__ __forceinline__ bool merge_fragment(const GemmArguments& args, const WorkTile& work_tile, int fragment,
                                                RowSums (&sums)[1], RowSums (&up_sums)[1]) {
   constexpr int kAtOnce = 8;
   const int64 tile = work_tile.column_tile * static_cast<int64>(args.row_tiles) + work_tile.row_tile;
@@ -304,7 +302,7 @@ __device__ __forceinline__ bool merge_fragment(const W4a16GemmArguments& args, c
 /// barrier is needed before the stores. kHasSplits: a tile may be divided among blocks as well, and the last warp to
 /// arrive at a fragment's counter then stores the fragment's output.
 template <bool kApart, bool kHasSplits>
-__device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, const WorkTile& work_tile, uint32 shared,
+__device__ __forceinline__ void merge_warps(const GemmArguments& args, const WorkTile& work_tile, uint32 shared,
                                             const Sums& sums) {
   const uint32 lane_at = shared + 16 * lane_index();
   if constexpr (!kApart) sync_warps();  // no warp reads a stage any more
@@ -332,7 +330,7 @@ __device__ __forceinline__ void merge_warps(const W4a16GemmArguments& args, cons
 /// Merges the sums of a work tile as the schedule requires and stores the output. `shared` is the address that
 /// store_output may overwrite.
 template <class Scheduler>
-__device__ __forceinline__ void finish_work_tile(const W4a16GemmArguments& args, const Scheduler& scheduler,
+__device__ __forceinline__ void finish_work_tile(const GemmArguments& args, const Scheduler& scheduler,
                                                  const WorkTile& work_tile, uint32 shared, Sums& sums) {
   if constexpr (kIntraBlockSplitK) {
     merge_warps<false, false>(args, work_tile, shared, sums);

@@ -1,7 +1,7 @@
-// Warp-specialised W4A16 GEMM for sm_90a with narrow blocks (tile_n columns instead of 256): TMA box copies that
+// Warp-specialised GEMM for sm_90a with narrow blocks (tile_n columns instead of 256): TMA box copies that
 // complete on mbarriers, setmaxnreg, and mma.sync.
 //
-// The formula and the method are those of sm80_w4a16_gemm.cuh with intra-block split-K: each consumer warp has all rows
+// The formula and the method are those of sm80_gemm.cuh with intra-block split-K: each consumer warp has all rows
 // and columns of the block, and the warps divide the stages along k. The differences are:
 //
 // - A block computes all of k. If there are few tiles and the plan allows it (plan::kSplitsK), several blocks also
@@ -43,7 +43,7 @@
 //
 // Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue, as in family sm80.
 //
-// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and the sections named in sm80_w4a16_gemm.cuh.
+// PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and the sections named in sm80_gemm.cuh.
 #include "plan.cuh"
 
 #include "core/bulk_copies.cuh"
@@ -51,10 +51,10 @@
 #include "core/mma.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
+#include "gemm/gemm_block.cuh"
+#include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "weight_format/packed_gemm_arguments.h"
 #include "weight_format/w4_values.cuh"
 
 namespace cubit {
@@ -85,7 +85,7 @@ static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // boxes 
 
 /// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words][words],
 /// activations [m][k], scales [groups][n].
-struct Arguments : W4a16GemmArguments {
+struct Arguments : PackedGemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
   TensorMap scale_map;
@@ -322,7 +322,7 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__(cubit::kThreads, plan::kBlocksPerSm)
-    w4a16_gemm(const __grid_constant__ cubit::Arguments args) {
+    gemm(const __grid_constant__ cubit::Arguments args) {
   using namespace cubit;
   extern __shared__ __align__(1024) unsigned char shared[];
   const Ring ring{shared_address(shared)};

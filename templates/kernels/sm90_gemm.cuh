@@ -1,8 +1,8 @@
-// Warp-specialised W4A16 GEMM for sm_90a: 16-bit activations times packed 4-bit weights, with TMA box copies that
+// Warp-specialised GEMM for sm_90a: 16-bit activations times packed 4-bit weights, with TMA box copies that
 // complete on mbarriers, and wgmma.
 //
-// The formula, the columns and rows of a block, and the epilogue are those of sm80_w4a16_gemm.cuh and
-// w4a16_gemm_block.cuh. The differences are:
+// The formula, the columns and rows of a block, and the epilogue are those of sm80_gemm.cuh and
+// gemm_block.cuh. The differences are:
 //
 // - Producer warp. One additional warp only copies: box copies of words, activations and scales, and 4-byte cp.async
 //   copies of zeros. TMA fills whatever lies outside a tensor with zeros, so consumer warps need no bounds checks.
@@ -35,7 +35,7 @@
 //   first stages. The producer warp then waits until the consumer warps have stored the block's reorder slice, and
 //   finally until all slices are stored.
 //
-// Split-K slices are merged as in w4a16_gemm_block.cuh. With an even number of slices and an epilogue that is not
+// Split-K slices are merged as in gemm_block.cuh. With an even number of slices and an epilogue that is not
 // gated, 2-CTA clusters merge pairs of slices first; see cluster_split_k.cuh.
 //
 // If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
@@ -44,7 +44,7 @@
 // Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue and plan::Scheduler, as in family
 // sm80.
 //
-// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and the sections named in sm80_w4a16_gemm.cuh.
+// PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", and the sections named in sm80_gemm.cuh.
 #include "plan.cuh"
 
 #include "core/bulk_copies.cuh"
@@ -53,11 +53,11 @@
 #include "core/types.cuh"
 #include "core/wgmma.cuh"
 #include "gemm/cluster_split_k.cuh"
+#include "gemm/gemm_block.cuh"
+#include "gemm/gemm_lanes.h"
 #include "gemm/reordered_activations.cuh"
 #include "gemm/split_k.cuh"
-#include "gemm/w4a16_gemm_block.cuh"
-#include "gemm/w4a16_gemm_lanes.h"
-#include "kernels/w4a16_gemm_arguments.h"
+#include "weight_format/packed_gemm_arguments.h"
 #include "weight_format/w4_values.cuh"
 
 namespace cubit {
@@ -79,7 +79,7 @@ constexpr int kBoxes = gemm_lanes::kBlockColumns / Format::kBoxColumns;
 
 /// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words, or k for
 /// words by n][words], activations [m][k], scales [groups][n], and reordered activations [m][k rounded up to 64].
-struct BoxArguments : W4a16GemmArguments {
+struct BoxArguments : PackedGemmArguments {
   TensorMap word_map;
   TensorMap activation_map;
   TensorMap scale_map;
@@ -361,7 +361,7 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
 }  // namespace cubit
 
 extern "C" __global__ void __launch_bounds__((plan::kWarps + plan::kProducerWarps) * 32, plan::kBlocksPerSm)
-    w4a16_gemm(const __grid_constant__ cubit::Arguments args) {
+    gemm(const __grid_constant__ cubit::Arguments args) {
   using namespace cubit;
   extern __shared__ __align__(1024) unsigned char shared[];
   const Ring ring{shared_address(shared)};

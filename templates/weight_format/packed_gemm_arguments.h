@@ -1,0 +1,15 @@
+// Argument of GEMM kernels with packed weights, shared by host and device. Tensor maps may follow the argument.
+#pragma once
+
+#include "kernels/gemm_arguments.h"
+
+namespace cubit {
+
+/// GemmArguments::weights are packed words: see the headers in weight_format/.
+struct PackedGemmArguments : GemmArguments {
+  const void* qzeros;     // [k / group, n / 8] words, for 8 bits n / 4; not read if zeros are not stored
+  const void* scales;     // [k / group, n] fp16
+  const unsigned* g_idx;  // [k] group of each k; read only with activation order
+};
+
+}  // namespace cubit
