@@ -111,6 +111,19 @@ std::optional<BrokenRule> why_not_named_family(const FamilyList<Family>& list, c
                     fmt::format("accepted: {}", list.accepted_names())};
 }
 
+/// Each family's rule that the descriptor breaks on every architecture: "sm80: …; sm90: …". Nothing if a family serves
+/// the descriptor on some architecture.
+template <class Descriptor, class Family>
+std::optional<std::string> why_unserved(const FamilyList<Family>& list, const Descriptor& descriptor) {
+  std::string rules;
+  for (const Family* family : list.families) {
+    const std::optional<BrokenRule> broken = family->why_not_descriptor(descriptor);
+    if (!broken) return std::nullopt;
+    rules += fmt::format("{}{}: {}", rules.empty() ? "" : "; ", family->name(), broken->rule);
+  }
+  return rules;
+}
+
 /// A family, and the beginning of its plan's report: the family's name, and why each other family was rejected.
 template <class Family>
 struct ChosenFamily {

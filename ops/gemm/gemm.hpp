@@ -26,6 +26,12 @@
 
 namespace cubit::ops::gemm {
 
+/// Rows of the output and columns of the weights that a thread block computes.
+struct Tile {
+  int rows;
+  int columns;
+};
+
 /// Scales, and perhaps zeros, that neighbouring values along k of one column share. The main loop applies them.
 struct Groups {
   int size = 0;               ///< values along k of a group; 0: one group is all of k

@@ -54,9 +54,9 @@ int partition_sum_bytes(const BlockPlan& block) {
   return block.k_partitions * block.descriptor.tile_n * block.descriptor.tile_m * block.descriptor.sum_bytes;
 }
 
-std::optional<BrokenRule> why_too_many_rows(const GemmDescriptor& descriptor) {
-  if (descriptor.tile_m <= 64) return std::nullopt;
-  return BrokenRule{fmt::format("its tiles have at most 64 rows, not {}", descriptor.tile_m),
+std::optional<BrokenRule> why_too_many_rows(int rows) {
+  if (rows <= 64) return std::nullopt;
+  return BrokenRule{fmt::format("its tiles have at most 64 rows, not {}", rows),
                     "ask for tile_m=8, 16, 32 or 64, which compute any number of rows, or leave family out"};
 }
 

@@ -3,7 +3,8 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
-#include "ops/gemm/sets/tile_field.hpp"
+#include "ops/gemm/families.hpp"
+#include "ops/gemm/fields.hpp"
 #include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -32,67 +33,25 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       word_field<Descriptor, Element>(
           {"element", "fp16, bf16", "fp16", "type of activations, dense weights and output"}, &Descriptor::element,
           {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
-      gemm::tile_field(
-          {"tile_m", "", "",
-           "rows of activations that a block computes; any number of rows is right. auto: a set of kernels, of "
-           "which each launch takes the fastest for its sizes"},
-          &Descriptor::tile_m, kTileRows),
-      gemm::tile_field(
-          {"tile_n", "", "",
-           "columns of the weights that a block computes; fewer than 256 go with tile_m=8 and 16: the block's "
-           "warps share k, and blocks share k only where blocks are few. auto: as for tile_m"},
-          &Descriptor::tile_n, kTileColumns),
+      gemm::tile_m_field(&Descriptor::tile_m, kTileRows),
+      gemm::tile_n_field(&Descriptor::tile_n, kTileColumns),
       flag_or_number_field<Descriptor>("activation_order",
                                        "whether g_idx names the group of each input feature; several times slower",
                                        &Descriptor::activation_order),
-      word_field<Descriptor, GemmFunction>(
-          {"function", "none, relu, silu, gelu, gelu_tanh, silu_gate", "none",
-           "applied to the product and its bias; silu_gate: silu of the first half of the columns times the second"},
-          &Descriptor::function,
-          {{"none", GemmFunction::none},
-           {"relu", GemmFunction::relu},
-           {"silu", GemmFunction::silu},
-           {"gelu", GemmFunction::gelu},
-           {"gelu_tanh", GemmFunction::gelu_tanh},
-           {"silu_gate", GemmFunction::silu_gate}}),
-      flag_or_number_field<Descriptor>("bias", "whether a bias is added before the function", &Descriptor::bias),
-      flag_or_number_field<Descriptor>("residual", "whether a tensor is added after it", &Descriptor::residual),
+      gemm::function_field(&Descriptor::function),
+      gemm::bias_field(&Descriptor::bias),
+      gemm::residual_field(&Descriptor::residual),
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
-      flag_or_number_field<Descriptor>(
-          "batch_invariant",
-          "whether a row's bits must not depend on the other rows: k is added up in an order "
-          "that follows from n and k alone",
-          &Descriptor::batch_invariant),
-      flag_or_number_field<Descriptor>(
-          "atomic_splits",
-          "whether launches may ask for split-K whose blocks add their sums by atomics, in no order: bits then differ "
-          "from run to run",
-          &Descriptor::atomic_splits),
+      gemm::batch_invariant_field(&Descriptor::batch_invariant),
+      gemm::atomic_splits_field(&Descriptor::atomic_splits),
       family_field<Descriptor>(families()),
   };
 }
 
 [[noreturn]] void refuse(std::string_view text, std::string rule, std::string remedy) {
   throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), std::move(rule), std::move(remedy));
-}
-
-/// The rules of all blocks of fewer than 256 columns.
-void check_narrow_blocks(const W4a16Gemm& descriptor, std::string_view text) {
-  const auto refuse_columns = [&](const char* why, const char* remedy) {
-    refuse(text, fmt::format("tile_n={}: {}", descriptor.tile_n, why), remedy);
-  };
-  if (descriptor.tile_m > 16)
-    refuse_columns("a block reads all activations of its rows, too many for so few columns", "ask for tile_m=8 or 16");
-  if (descriptor.atomic_splits)
-    refuse_columns("a block adds up its warps' sums in shared memory first, for which there is no atomic kernel",
-                   "leave tile_n or atomic_splits out");
-  if (descriptor.batch_invariant)
-    refuse_columns("into how many parts a block's warps divide k depends on the rows of a tile",
-                   "leave tile_n or batch_invariant out");
-  if (descriptor.is_gated() && descriptor.tile_n == 32)
-    refuse_columns("a strip of 32 columns has no room for gate columns and up-projection columns", "ask for tile_n=64");
 }
 
 /// Refuses the fields of packed weights, whatever values they have.
@@ -119,26 +78,20 @@ void check_fields(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.bits == 8 && descriptor.tile_m > 32)
     refuse(text, "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
            "ask for tile_m=8, 16 or 32, which compute any number of rows");
-  if (descriptor.atomic_splits && descriptor.batch_invariant)
-    refuse(text, "batch_invariant=true needs sums in one order, and atomic_splits=true lets sums be added in any order",
-           "leave one of the two out");
+  if (auto broken = gemm::why_no_order(descriptor)) refuse(text, std::move(broken->rule), std::move(broken->remedy));
 }
 
 /// Throws if no family serves the descriptor on any architecture, with the rule of each family.
 void check_served(const W4a16Gemm& descriptor, std::string_view text) {
-  std::string rules;
-  for (const GemmFamily* family : families().families) {
-    const std::optional<BrokenRule> broken = family->why_not_descriptor(descriptor);
-    if (!broken) return;
-    rules += fmt::format("{}{}: {}", rules.empty() ? "" : "; ", family->name(), broken->rule);
-  }
+  const std::optional<std::string> rules = why_unserved(families(), descriptor);
+  if (!rules) return;
   if (descriptor.is_dense())
-    refuse(text, fmt::format("format=dense: no kernel family serves it ({})", rules),
+    refuse(text, fmt::format("format=dense: no kernel family serves it ({})", *rules),
            "ask for tile_m=16 to 256, without tile_n, batch_invariant and atomic_splits");
   if (has_many_rows(descriptor))
-    refuse(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, rules),
+    refuse(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, *rules),
            "ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
-  refuse(text, fmt::format("tile_n={}: no kernel family serves it ({})", descriptor.tile_n, rules),
+  refuse(text, fmt::format("tile_n={}: no kernel family serves it ({})", descriptor.tile_n, *rules),
          "ask for a smaller tile_n or tile_m, or tile_n=256");
 }
 
@@ -166,7 +119,8 @@ void check_rules(const W4a16Gemm& descriptor, std::string_view text) {
       refuse(text, std::move(broken->rule), std::move(broken->remedy));
     return;
   }
-  if (is_narrow(descriptor)) check_narrow_blocks(descriptor, text);
+  if (auto broken = gemm::why_no_narrow_block(descriptor))
+    refuse(text, std::move(broken->rule), std::move(broken->remedy));
   if (auto broken = why_not_named_family(families(), descriptor))
     refuse(text, fmt::format("family={}: {}", descriptor.family, broken->rule), broken->remedy);
   check_served(descriptor, text);

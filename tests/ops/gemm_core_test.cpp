@@ -29,8 +29,9 @@ std::string plan_header(const codegen::KernelSource& source) {
 
 TEST(GemmCore, PlansMmaSyncKernelsOf8BitOperandsWithoutGroups) {
   const auto& architecture = codegen::find_architecture("sm_80");
-  ASSERT_EQ(sm80::why_not(describe(16), architecture), std::nullopt);
-  EXPECT_EQ(sm80::why_not(describe(16), codegen::find_architecture("sm_75")), "it needs cp.async, which sm_80 brought");
+  ASSERT_EQ(sm80::why_not(8, codegen::MmaType::int8, architecture), std::nullopt);
+  EXPECT_EQ(sm80::why_not(8, codegen::MmaType::int8, codegen::find_architecture("sm_75")),
+            "it needs cp.async, which sm_80 brought");
   const sm80::Plan plan = sm80::make_plan(describe(16), mma_sync_weights(), architecture);
   EXPECT_EQ(mma_sync::stage_bytes(plan.block), 256 * kStageK + 16 * kStageK) << "and no scales";
   EXPECT_GE(plan.block.stages, 2);

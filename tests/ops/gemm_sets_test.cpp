@@ -76,11 +76,11 @@ class ToyFamily final : public GemmFamily<Toy> {
   std::string_view accepted() const override { return "sm_80 and later"; }
   std::optional<BrokenRule> why_not_descriptor(const Toy& descriptor) const override {
     if (descriptor.tile_n != 256) return BrokenRule{"its blocks have 256 columns", "leave tile_n out"};
-    return sm80::why_no_tile(describe(descriptor));
+    return sm80::why_no_tile({descriptor.tile_m, descriptor.tile_n});
   }
   std::optional<std::string> why_not(const Toy& descriptor, const codegen::Architecture& architecture) const override {
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
-    return sm80::why_not(describe(descriptor), architecture);
+    return sm80::why_not(8, codegen::MmaType::int8, architecture);
   }
   BlockPlan block_plan(const Toy& descriptor, const codegen::Architecture& architecture) const override {
     return sm80::make_plan(describe(descriptor), toy::mma_sync_weights(descriptor.tile_m), architecture).block;

@@ -33,7 +33,7 @@ class GemmChoice final : public MemberChoice {
   ChoiceKey key(const void* public_arguments) const override { return TileChoice::key(problem_of(public_arguments)); }
   std::vector<ServedSizes> served() const override { return choice_.served(); }
 
-  /// The index of the member that launches of these sizes take. The function reads no pointer.
+  /// Returns the index of the member for launches of these sizes. The function reads no pointer.
   std::size_t choose_by_sizes(const Problem& sizes, const runtime::DeviceFacts& device) const {
     return choice_.choose(sizes, device);
   }

@@ -23,12 +23,6 @@
 
 namespace cubit::ops::gemm {
 
-/// A kernel's tile.
-struct Tile {
-  int rows;
-  int columns;
-};
-
 /// How an operator chooses the members of its sets. Its descriptor has fields tile_m and tile_n, of which 0 stands for
 /// "auto", a field family, and functions is_set() and text(). A constant of the operator.
 template <class Descriptor>

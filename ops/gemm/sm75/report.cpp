@@ -27,11 +27,10 @@ std::string why_spills_are_allowed(const GemmDescriptor& descriptor, const codeg
 
 }  // namespace
 
-std::optional<BrokenRule> why_no_tile(const GemmDescriptor& descriptor) {
-  if (auto broken = why_too_many_rows(descriptor)) return broken;
-  if (!is_narrow(descriptor)) return std::nullopt;
-  return BrokenRule{fmt::format("its blocks have 256 columns, not {}", descriptor.tile_n),
-                    "leave tile_n or family out"};
+std::optional<BrokenRule> why_no_tile(const Tile& tile) {
+  if (auto broken = why_too_many_rows(tile.rows)) return broken;
+  if (tile.columns == gemm_lanes::kBlockColumns) return std::nullopt;
+  return BrokenRule{fmt::format("its blocks have 256 columns, not {}", tile.columns), "leave tile_n or family out"};
 }
 
 std::optional<std::string> why_not(const codegen::Architecture& architecture) {

@@ -17,8 +17,8 @@ struct Plan : mma_sync::Kernel {
 /// nothing.
 inline constexpr int kMostSpilledBytes = 96;
 
-/// The rule of the family's tiles that the descriptor breaks, or nothing.
-std::optional<BrokenRule> why_no_tile(const GemmDescriptor& descriptor);
+/// Why the family has no such tile; else nothing.
+std::optional<BrokenRule> why_no_tile(const Tile& tile);
 /// The instruction that the architecture lacks, or nothing.
 std::optional<std::string> why_not(const codegen::Architecture& architecture);
 

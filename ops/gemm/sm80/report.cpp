@@ -31,18 +31,19 @@ Role split_k_role_of(const BlockPlan& block) {
 
 }  // namespace
 
-std::optional<BrokenRule> why_no_tile(const GemmDescriptor& descriptor) {
-  if (auto broken = why_too_many_rows(descriptor)) return broken;
-  if (descriptor.tile_n == 256 || descriptor.tile_n == 64 || descriptor.tile_n == 32) return std::nullopt;
-  return BrokenRule{fmt::format("its blocks have 256, 64 or 32 columns, not {}", descriptor.tile_n),
+std::optional<BrokenRule> why_no_tile(const Tile& tile) {
+  if (auto broken = why_too_many_rows(tile.rows)) return broken;
+  if (tile.columns == 256 || tile.columns == 64 || tile.columns == 32) return std::nullopt;
+  return BrokenRule{fmt::format("its blocks have 256, 64 or 32 columns, not {}", tile.columns),
                     "ask for tile_n=256, 64 or 32, or leave family out"};
 }
 
-std::optional<std::string> why_not(const GemmDescriptor& descriptor, const codegen::Architecture& architecture) {
+std::optional<std::string> why_not(int activation_bits, codegen::MmaType product_type,
+                                   const codegen::Architecture& architecture) {
   if (!architecture.cp_async) return "it needs cp.async, which sm_80 brought";
   if (!architecture.ldmatrix) return "it needs ldmatrix";
-  const int k = 256 / descriptor.activation_bits;
-  if (!architecture.has_mma({16, 8, k, descriptor.product_type})) return fmt::format("it needs mma.sync m16n8k{}", k);
+  const int k = 256 / activation_bits;
+  if (!architecture.has_mma({16, 8, k, product_type})) return fmt::format("it needs mma.sync m16n8k{}", k);
   return std::nullopt;
 }
 

@@ -13,10 +13,11 @@ struct Plan : mma_sync::Kernel {
   int merged_tiles = 1;
 };
 
-/// The rule of the family's tiles that the descriptor breaks, or nothing.
-std::optional<BrokenRule> why_no_tile(const GemmDescriptor& descriptor);
+/// Why the family has no such tile; else nothing.
+std::optional<BrokenRule> why_no_tile(const Tile& tile);
 /// The instruction that the architecture lacks, or nothing.
-std::optional<std::string> why_not(const GemmDescriptor& descriptor, const codegen::Architecture& architecture);
+std::optional<std::string> why_not(int activation_bits, codegen::MmaType product_type,
+                                   const codegen::Architecture& architecture);
 
 Plan make_plan(const GemmDescriptor& descriptor, mma_sync::Weights weights, const codegen::Architecture& architecture);
 

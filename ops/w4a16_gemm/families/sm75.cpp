@@ -17,7 +17,7 @@ class Sm75Family final : public GemmFamily {
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
     if (descriptor.is_dense()) return rule_of_dense_weights();
-    if (auto broken = gemm::sm75::why_no_tile(describe(descriptor))) return broken;
+    if (auto broken = gemm::sm75::why_no_tile({descriptor.tile_m, descriptor.tile_n})) return broken;
     if (descriptor.element != Element::fp16)
       return BrokenRule{"it multiplies fp16 alone, as the tensor cores of sm_75 do",
                         "ask for element=fp16, or leave family out"};

@@ -16,12 +16,12 @@ class Sm80Family final : public GemmFamily {
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
     if (descriptor.is_dense()) return rule_of_dense_weights();
-    return gemm::sm80::why_no_tile(describe(descriptor));
+    return gemm::sm80::why_no_tile({descriptor.tile_m, descriptor.tile_n});
   }
   std::optional<std::string> why_not(const W4a16Gemm& descriptor,
                                      const codegen::Architecture& architecture) const override {
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
-    return gemm::sm80::why_not(describe(descriptor), architecture);
+    return gemm::sm80::why_not(16, codegen::MmaType::fp16, architecture);
   }
   gemm::BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
     return make_plan(descriptor, architecture).block;
