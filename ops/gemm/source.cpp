@@ -34,6 +34,12 @@ Role usual_epilogue(const GemmDescriptor& descriptor) {
                       descriptor.is_gated(), descriptor.bias, descriptor.residual)};
 }
 
+/// Weights whose groups are indexed are scaled before they are multiplied.
+std::string_view scaling_type(const GemmDescriptor& descriptor) {
+  if (!descriptor.groups || descriptor.groups->is_indexed) return "cubit::UnscaledSums";
+  return descriptor.groups->size == 0 ? "cubit::GroupScaling<true>" : "cubit::GroupScaling<false>";
+}
+
 }  // namespace
 
 Role split_k_role(const GemmDescriptor& descriptor) {
@@ -52,6 +58,7 @@ codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architec
       .constant("kWarps", block.warps)
       .constant("kPartitionsK", block.k_partitions)
       .constant("kStages", block.stages)
+      .constant("kStageK", block.stage_k)
       .constant("kBlocksPerSm", block.blocks_per_sm)
       .flag("kOverlaps", architecture.kernel_overlap)
       .constant("kMergedTiles", merged_tiles);
@@ -64,13 +71,18 @@ codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architec
       .layout("word_stage", block.tiles.words)
       .layout("activation_stage", block.tiles.activations)
       .alias("Element", element_type(descriptor.element));
+  header.include("gemm/scaling.cuh").alias("Scaling", scaling_type(descriptor));
   const Role epilogue = block.epilogue.value_or(usual_epilogue(descriptor));
   header.include(epilogue.header).alias("Epilogue", epilogue.type);
   return header;
 }
 
-void add_format(codegen::PlanHeader& header, const Role& format) {
-  header.include(format.header).alias("Format", format.type);
+void add_operands(codegen::PlanHeader& header, const WeightOperand& weights) {
+  if (!weights.role.inner_header.empty()) header.include(weights.role.inner_header);
+  header.include(weights.role.header)
+      .include(weights.activations.header)
+      .alias("Weights", weights.role.type)
+      .alias("Activations", weights.activations.type);
 }
 
 void add_split_k(codegen::PlanHeader& header, const Role& role) {

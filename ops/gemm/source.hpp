@@ -31,8 +31,8 @@ Role split_k_role(const GemmDescriptor& descriptor);
 codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architecture& architecture,
                                  const StageOffsets& offsets, int merged_tiles);
 
-/// Adds the role that reads the weights of a stage.
-void add_format(codegen::PlanHeader& header, const Role& format);
+/// Adds the roles of the operands.
+void add_operands(codegen::PlanHeader& header, const WeightOperand& weights);
 
 /// Adds the role that divides work among blocks and adds up split-K slices.
 void add_split_k(codegen::PlanHeader& header, const Role& role);

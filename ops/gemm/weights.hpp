@@ -15,6 +15,7 @@ namespace cubit::ops::gemm {
 struct Role {
   std::string_view header;
   std::string type;
+  std::string_view inner_header = {};  ///< of a type that `type` takes as an argument; empty if there is none
 };
 
 /// Shared-memory accesses to the tensors of a pipeline stage.
@@ -31,6 +32,7 @@ struct WeightOperand {
   codegen::TileLayout words, scales, zeros;
   StageAccesses accesses;  ///< of the lanes; where threads copy a tensor, the kernel adds the copies
   Role role;               ///< reads words from shared memory and makes operands of them
+  Role activations;        ///< reads activations in the order along k of the words
   /// Turns sums into stored outputs. Nothing: the epilogue of 16-bit outputs by the descriptor's function, bias and
   /// residual, GemmEpilogue or in family sm90_persistent StagedEpilogue.
   std::optional<Role> epilogue = {};

@@ -49,8 +49,13 @@ TileAccess loads_of_zeros(const W4a16Gemm& descriptor) {
 }
 
 gemm::Role format_role(std::string_view header, std::string_view type, std::string_view more_arguments) {
-  return {header,
-          fmt::format("{}<Element, word_stage, activation_stage, kStoredZeros, kZeroOffset{}>", type, more_arguments)};
+  return {header, fmt::format("{}<Element, word_stage, kGroup, kStoredZeros, kZeroOffset{}>", type, more_arguments)};
+}
+
+gemm::Role activation_role(const W4a16Gemm& descriptor, bool spread) {
+  if (has_words_by_n(descriptor)) return {"gemm/matrix_activations.cuh", "cubit::MatrixActivations<activation_stage>"};
+  return {"gemm/word_activations.cuh",
+          fmt::format("cubit::WordActivations<activation_stage, {}, {}>", descriptor.bits == 4, spread)};
 }
 
 }  // namespace cubit::ops::w4a16_gemm

@@ -28,4 +28,7 @@ codegen::TileAccess loads_of_zeros(const W4a16Gemm& descriptor);
 /// `more_arguments` follow the usual arguments.
 gemm::Role format_role(std::string_view header, std::string_view type, std::string_view more_arguments = "");
 
+/// Reads activations in the order along k of the descriptor's words. `spread`: see gemm/word_activations.cuh.
+gemm::Role activation_role(const W4a16Gemm& descriptor, bool spread);
+
 }  // namespace cubit::ops::w4a16_gemm

@@ -10,7 +10,7 @@
 // Slices 2i and 2i + 1 of a tile form cluster i; blockIdx is (slice, column tile, row tile). The order of the additions
 // is fixed: first the two slices of a cluster, then the clusters in order.
 //
-// Workspace: the partial sums have the layout of plain split-K (merge_splits in gemm_block.cuh), but the place of
+// Workspace: the partial sums have the layout of plain split-K (merge_splits in split_k_merge.cuh), but the place of
 // slice i has the sums of cluster i. A tile has 2 · plan::kWarps counters: [half of the rows][warp].
 //
 // Shared memory: the received sums overwrite the pipeline stages (two_cta_cluster.cuh), [warp][fragment][lane] with 16
@@ -22,6 +22,7 @@
 #include "core/copies.cuh"
 #include "core/types.cuh"
 #include "gemm/gemm_block.cuh"
+#include "gemm/partial_sums.cuh"
 #include "gemm/split_k.cuh"
 #include "kernels/gemm_arguments.h"
 #include "pipeline/two_cta_cluster.cuh"
@@ -49,14 +50,11 @@ __device__ __forceinline__ bool merge_clusters(const GemmArguments& args, const 
   const auto has_rows = [&](int row_block) { return 8 * row_block < rows; };
 #pragma unroll
   for (int i = 0; i < 2 * kHalf; ++i) {
-    const float(&sum)[4] = half[i / 2][i % 2];
-    if (has_rows(i / 2))
-      *reinterpret_cast<float4*>(own + 16 * kWarpSize * i) = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    if (has_rows(i / 2)) store_partial(own, i, half[i / 2][i % 2]);
   }
   if (!last_warp(args.counters + (2 * tile + rank) * plan::kWarps + warp_index(), work_tile.splits / 2)) return false;
-#pragma unroll
-  for (int i = 0; i < 8 * kHalf; ++i) half[i / 8][i / 4 % 2][i % 4] = 0.f;
-  add_splits<kClustersAtOnce, kSplitBytes>(half, partials, work_tile.splits / 2, has_rows);
+  clear_sums(half);
+  add_slices<kClustersAtOnce, kSplitBytes>(half, partials, work_tile.splits / 2, has_rows);
   return true;
 }
 
@@ -72,18 +70,19 @@ __device__ __forceinline__ void merge_cluster(const GemmArguments& args, const W
     const int warp = warp_index();
     const uint32 rank = work_tile.split % 2;
     const uint32 lane_at = shared + warp * kHalfBytes + 16 * lane_index();
-    // Element j of fragment i, either of the rows that this block keeps or of the rows that it sends.
-    const auto sum_of = [&](bool is_own, int i, int j) {
-      const float low = sums[0][i / 2][i % 2][j];
-      const float high = sums[0][kHalf + i / 2][i % 2][j];
+    // Sum j of the four sums i, either of the rows that this block keeps or of the rows that it sends.
+    const auto sum_at = [&](bool is_own, int i, int j) {
+      const Sum low = sums[0][i / 2][i % 2][j];
+      const Sum high = sums[0][kHalf + i / 2][i % 2][j];
       return (rank == 0) == is_own ? low : high;
     };
+    const auto sent_bits = [&](int i, int j) { return bits_of(sum_at(false, i, j)); };
     if (elect_one()) expect_bytes(barriers.sent, kHalfBytes);
     wait_barrier_of_cluster(barriers.free, 0);
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
-      send(address_in_peer(lane_at + 16 * kWarpSize * i),
-           make_float4(sum_of(false, i, 0), sum_of(false, i, 1), sum_of(false, i, 2), sum_of(false, i, 3)),
+      send(address_in_peer(lane_at + kFourSumsBytes * i),
+           make_float4(sent_bits(i, 0), sent_bits(i, 1), sent_bits(i, 2), sent_bits(i, 3)),
            address_in_peer(barriers.sent));
     }
     wait_barrier_of_cluster(barriers.sent, 0);
@@ -91,9 +90,9 @@ __device__ __forceinline__ void merge_cluster(const GemmArguments& args, const W
 #pragma unroll
     for (int i = 0; i < 2 * kHalf; ++i) {
       float other[4];
-      load_shared(other, lane_at + 16 * kWarpSize * i);
+      load_shared(other, lane_at + kFourSumsBytes * i);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) half[i / 2][i % 2][j] = sum_of(true, i, j) + other[j];
+      for (int j = 0; j < 4; ++j) half[i / 2][i % 2][j] = sum_at(true, i, j) + sum_of<Sum>(other[j]);
     }
     const int first = static_cast<int>(rank) * kHalf;
     if (work_tile.splits > 2 && !merge_clusters(args, work_tile, half)) return;

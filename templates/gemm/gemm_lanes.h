@@ -18,7 +18,8 @@ namespace cubit::gemm_lanes {
 
 inline constexpr int kStageK = 128;        ///< values along k per stage
 inline constexpr int kChunkK = 64;         ///< values along k per chunk of activations, the unit of reordering
-inline constexpr int kStepK = 32;          ///< values along k per step, which is two mma instructions
+inline constexpr int kStepBytes = 64;      ///< bytes of a row of activations per step, which is two mma instructions
+inline constexpr int kStepK = 32;          ///< 16-bit values along k per step
 inline constexpr int kBlockColumns = 256;  ///< columns of the weights per block
 inline constexpr int kStripColumns = 32;   ///< columns per strip
 inline constexpr int kStrips = kBlockColumns / kStripColumns;
@@ -89,7 +90,7 @@ CUBIT_SHARED_CODE Place zeros(int lane, int strip, int group) { return {group, 1
 /// Word with the zeros of the lane's four columns, stored as bytes.
 CUBIT_SHARED_CODE Place byte_zeros(int lane, int strip, int group) { return {group, 32 * strip + 4 * (lane / 4)}; }
 
-/// First of the four neighbouring columns of a strip that a lane has after Format::arrange().
+/// First of the four neighbouring columns of a strip that a lane has after the weight operand's arrange().
 CUBIT_SHARED_CODE int first_column(int lane) { return 4 * (lane / 4); }
 
 }  // namespace cubit::gemm_lanes

@@ -1,5 +1,5 @@
 // Device-wide reordering of activations for the sm_90 GEMM: all blocks of a launch together store the activations once,
-// in the order along k that the packed weight words require (w4_copied_words.cuh), in the workspace.
+// in the order along k that the weights require (word_activations.cuh), in the workspace.
 //
 // The plan chooses this if a tile has so many rows that reordering in every block would cost more. The first stages of
 // a block are an exception: the block reorders their activations itself, so that it need not wait for all other blocks.
@@ -29,7 +29,7 @@
 namespace cubit {
 
 /// A block's contribution to the reordering. If `kExists` is false, all functions do nothing.
-template <class CopiedWords, bool kExists>
+template <class Activations, bool kExists>
 class ReorderedActivations {
  public:
   explicit __device__ __forceinline__ ReorderedActivations(const GemmArguments& args) : args_(args) {}
@@ -161,7 +161,7 @@ class ReorderedActivations {
 
   /// Loads one 16-byte vector: eight values along k of a row, or zeros.
   __device__ __forceinline__ void load_vector(uint32 (&words)[4], int row, int chunk, bool exists) const {
-    const int k = gemm_lanes::kChunkK * chunk + 8 * CopiedWords::vector_of_lane(lane_index());
+    const int k = gemm_lanes::kChunkK * chunk + 8 * Activations::vector_of_lane(lane_index());
     const char* const src = static_cast<const char*>(args_.activations) + row * args_.activation_stride;
     load_global<4, 16>(words, src + 2 * static_cast<int64>(k), exists && k < args_.k);
   }
@@ -199,7 +199,7 @@ class ReorderedActivations {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         uint32 pairs[4];
-        CopiedWords::reorder_in_registers(pairs, vectors[i]);
+        Activations::reorder_in_registers(pairs, vectors[i]);
         char* const dst = static_cast<char*>(args_.reordered) + rows[i] * args_.reordered_stride;
         if (rows[i] < args_.m)
           store_global(dst + 2 * gemm_lanes::kChunkK * static_cast<int64>(chunks[i]) + 16 * lane, pairs);
@@ -212,8 +212,8 @@ class ReorderedActivations {
   bool has_waited_ = false;
 };
 
-template <class CopiedWords>
-class ReorderedActivations<CopiedWords, false> {
+template <class Activations>
+class ReorderedActivations<Activations, false> {
  public:
   explicit __device__ __forceinline__ ReorderedActivations(const GemmArguments&) {}
   __device__ __forceinline__ void reorder_own() const {}

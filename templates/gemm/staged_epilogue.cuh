@@ -13,8 +13,8 @@
 // have neighbouring features, exchange outputs first: one keeps the even tokens, the other the odd tokens.
 //
 // Interface of an epilogue: kGated; begin(args, tile), which loads what a tile's features have in common, and
-// store(...), which finishes a range of tokens. Scaling turns an accumulator into the product's value: see
-// UnscaledSums.
+// store(...), which finishes a range of tokens. The scaling role (scaling.cuh) turns an accumulator into the
+// product's value.
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -23,16 +23,10 @@
 #include "gemm/activation_functions.cuh"
 #include "gemm/cluster_exchange.cuh"
 #include "gemm/persistent_gemm_lanes.h"
+#include "gemm/scaling.cuh"
 #include "kernels/persistent_gemm_arguments.h"
 
 namespace cubit {
-
-/// Scaling role of operands that are scaled before they are multiplied: the accumulator is the product. Interface of a
-/// scaling role: value(sum, row, token), which makes a float of an accumulator for a lane's row 0 or 1 and a token of
-/// the output.
-struct UnscaledSums {
-  static __device__ __forceinline__ float value(float sum, int, int) { return sum; }
-};
 
 /// kStagingAt: offset of a byte of an output in a staging tile. `Weights` is the weight operand, `Scaling` the scaling
 /// role.

@@ -1,9 +1,10 @@
-// Accumulator and MMA role of the persistent GEMM: which wgmma instruction multiplies, and what its accumulators are.
+// Accumulator and MMA role of the loops with wgmma: which instruction multiplies, and what its accumulators are.
 //
-// Interface: Sums, the accumulators of a thread, value(sums, tokens, i), start(sums, a, b, accumulate) for one step
-// along k, and settle(sums) after the wait for the products. Accumulator i of a block of 8 tokens belongs to row g (i =
-// 0, 1) or g + 8 (i = 2, 3) of the warp's 16 features, and to token 2 q (i = 0, 2) or 2 q + 1 (i = 1, 3), in lane 4 g +
-// q.
+// Interface: Sum, the type of an accumulator; Sums, the accumulators of a thread; start(sums, a, b, accumulate) for one
+// step along k; and settle(sums) after the wait for the products. In sm90_gemm.cuh a warp has two tiles of 16 features,
+// whose accumulators are sums[block of 8 tokens][tile]: start(sums, tile, a, b, accumulate). Accumulator i of a block
+// of 8 tokens belongs to row g (i = 0, 1) or g + 8 (i = 2, 3) of the warp's 16 features, and to token 2 q (i = 0, 2) or
+// 2 q + 1 (i = 1, 3), in lane 4 g + q.
 //
 // PTX ISA: "wgmma.mma_async", register fragments of m64nNk16.
 #pragma once
@@ -35,6 +36,10 @@ struct Float32Product {
   template <class Operand>
   static __device__ __forceinline__ void start(Sums& sums, const Operand& a, uint64 b, uint32 accumulate) {
     start_product<Element>(sums.of, a, b, accumulate);
+  }
+  static __device__ __forceinline__ void start(float (&sums)[kTokens / 8][2][4], int tile, const uint32 (&a)[4],
+                                               uint64 b, uint32 accumulate) {
+    start_product<Element>(sums, tile, a, b, accumulate);
   }
   static __device__ __forceinline__ void settle(Sums& sums) { settle_sums(sums.of); }
 };

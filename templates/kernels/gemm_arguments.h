@@ -8,6 +8,7 @@ namespace cubit {
 struct GemmArguments {
   const void* activations;  // [m, k]
   const void* weights;      // as the weight operand describes them
+  const void* scales;       // of the weights, as the scaling role or the weight operand describes them
   const void* bias;         // [n]; read only if the epilogue has a bias
   const void* residual;     // [m, output columns]; read only if the epilogue has a residual
   void* output;

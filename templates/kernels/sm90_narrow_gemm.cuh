@@ -1,12 +1,12 @@
-// Warp-specialised GEMM for sm_90a with narrow blocks (tile_n columns instead of 256): TMA box copies that
-// complete on mbarriers, setmaxnreg, and mma.sync.
+// Warp-specialised GEMM for sm_90a with narrow blocks (tile_n columns instead of 256): TMA box copies that complete on
+// mbarriers, setmaxnreg, and mma.sync.
 //
-// The formula and the method are those of sm80_gemm.cuh with intra-block split-K: each consumer warp has all rows
-// and columns of the block, and the warps divide the stages along k. The differences are:
+// The formula and the method are those of sm80_gemm.cuh with intra-block split-K: each consumer warp has all rows and
+// columns of the block, and the warps divide the stages along k. The differences are:
 //
 // - A block computes all of k. If there are few tiles and the plan allows it (plan::kSplitsK), several blocks also
 //   divide k into split-K slices; see merge_fragment.
-// - Producer warps. Four additional warps are launched, of which one, two or four copy: box copies of words,
+// - Producer warps. Four additional warps are launched, of which one, two or four copy: box copies of weights,
 //   activations and scales, and 4-byte cp.async copies of zeros. All stages are in one ring. Consumer warp t computes
 //   the block's stages t, t + kPartitionsK, …, and producer warp w copies stages w, w + kProducerWarps, … A single
 //   producer warp would take longer for a stage of few columns than eight consumer warps do. TMA fills whatever lies
@@ -15,8 +15,7 @@
 //   strip after another, so that only the sums occupy registers for all strips.
 //
 // Shared memory:
-//   stages { words: boxes of 32 columns, or by n of all neighbouring columns | activations of the first 64 values along
-//            k, of the second 64 }
+//   stages { weights: boxes as the weight operand says | activations in parts of 128 bytes along k }
 //   kFactorsAt   for each stage { scales | zeros }
 //   kBarriersAt  for each stage the mbarriers `full` and `empty`
 //   kSumsAt      partial sums of the consumer warps; if they do not fit there, they overwrite the stages at the end
@@ -41,154 +40,89 @@
 // If the launch overlaps with the preceding kernel of the stream, the kernel waits for its predecessor before reading
 // anything.
 //
-// Roles that the plan chooses: plan::Format, see w4_copied_words.cuh; plan::Epilogue, as in family sm80.
+// Roles that the plan chooses: plan::Weights, see w4_copied_words.cuh; plan::Activations, plan::Product, plan::Scaling
+// and plan::Epilogue, as in sm80_gemm.cuh.
 //
 // PTX ISA: "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", and the sections named in sm80_gemm.cuh.
 #include "plan.cuh"
 
 #include "core/bulk_copies.cuh"
 #include "core/copies.cuh"
-#include "core/mma.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
 #include "gemm/gemm_block.cuh"
 #include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "weight_format/packed_gemm_arguments.h"
-#include "weight_format/w4_values.cuh"
+#include "gemm/split_k_merge.cuh"
+#include "kernels/gemm_arguments.h"
+#include "pipeline/stage_ring.cuh"
 
 namespace cubit {
 
-constexpr bool kWholeK = plan::kGroup == 0;  // one quantisation group spans all of k; every stage has its factors
-constexpr int kStageGroups = kWholeK ? 1 : gemm_lanes::kStageK / plan::kGroup;
-constexpr int kGroupSteps = gemm_lanes::kStageK / gemm_lanes::kStepK / kStageGroups;
-constexpr int kHalves = plan::Epilogue::kGated ? 2 : 1;  // halves of neighbouring columns: gate and up projection
-constexpr int kHalfColumns = plan::kTileN / kHalves;
-constexpr uint32 kHalfScales = 2 * kHalfColumns;         // bytes per group
-constexpr uint32 kHalfActivations = 128 * plan::kTileM;  // bytes of 64 values along k
-constexpr uint32 kWordBytes = gemm_lanes::kStageK * plan::kTileN / 2;
-// Columns per box of words. By k a box has one strip. By n, where a strip's row is 16 bytes, a box has all neighbouring
-// columns.
-constexpr int kWordBoxColumns = Format::kWordK == 1 ? kHalfColumns : gemm_lanes::kStripColumns;
-constexpr int kBoxes = plan::kTileN / kWordBoxColumns;
-constexpr int kZeroBytes = plan::kTileN / 2;  // bytes per group
+constexpr int kStageGroups = Weights::kStageGroups;
+constexpr int kGroupSteps = kStageSteps / kStageGroups;
 // The four producer warps, idle ones included, form a warpgroup, because setmaxnreg applies to whole warpgroups.
 constexpr int kThreads = (plan::kPartitionsK + 4) * kWarpSize;
-// Number of steps of 32 values along k whose activation pairs a warp keeps in registers for all strips. Next to the
-// sums of seven strips and 16 rows there is room for two.
+// Number of steps whose activation pairs a warp keeps in registers for all strips. Next to the sums of seven strips and
+// 16 rows there is room for two.
 constexpr int kHeldSteps = plan::kTileN * plan::kTileM > 160 * 16 && kGroupSteps > 2 ? 2 : kGroupSteps;
 // Each place in the ring belongs to one consumer warp.
 constexpr bool kSameWarps = plan::kStages % plan::kPartitionsK == 0;
 static_assert(plan::kStages >= plan::kPartitionsK && plan::kStages % plan::kProducerWarps == 0);
 static_assert(kSameWarps || plan::kPartitionsK % plan::kProducerWarps == 0);  // see "Who waits for whom"
-static_assert(kHalves == 1 || kStageGroups * kHalfScales % 128 == 0);  // boxes must begin at multiples of 128 bytes
 
-/// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: words [rows of words][words],
-/// activations [m][k], scales [groups][n].
-struct Arguments : PackedGemmArguments {
-  TensorMap word_map;
-  TensorMap activation_map;
-  TensorMap scale_map;
-};
+/// The columns of a block. With a gated epilogue, the second half has the up-projection columns.
+struct BoxColumns {
+  static constexpr int kHalves = plan::Epilogue::kGated ? 2 : 1;
+  static constexpr int kHalfColumns = plan::kTileN / kHalves;
 
-/// Place in the ring and phase of its barriers, in one register; advance<kCount>() moves kCount stages on.
-struct StagePlace {
-  int number;  // index in two rounds of the ring
-
-  __device__ __forceinline__ uint32 parity() const { return number >= plan::kStages ? 1 : 0; }
-  __device__ __forceinline__ int index() const { return number - (number >= plan::kStages ? plan::kStages : 0); }
-  template <int kCount>
-  __device__ __forceinline__ void advance() {
-    number += kCount;
-    if (number >= 2 * plan::kStages) number -= 2 * plan::kStages;
+  static __device__ __forceinline__ int first_column(const GemmArguments& args, const WorkTile& work_tile, int half) {
+    return work_tile.column_tile * kHalfColumns + half * (args.n / 2);
+  }
+  static __device__ __forceinline__ int weight_column(const GemmArguments& args, int column_tile, int place) {
+    return cubit::weight_column(args, column_tile, place);
   }
 };
+using Boxes = Weights::NarrowBoxes<BoxColumns>;
+using ZeroCopies = Boxes::ZeroCopies<plan::kProducerWarps>;
+using StagePlace = RoundPlace<plan::kStages>;
+
+/// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: weights, see the weight operand;
+/// activations [m][k].
+struct BoxArguments : Weights::Arguments {
+  TensorMap weight_map;
+  TensorMap activation_map;
+};
+struct Arguments : BoxArguments, Weights::Maps {};
 
 /// Shared-memory addresses of the stages and the mbarriers.
-struct Ring {
-  uint32 base;
-
-  __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index() * plan::kStageBytes; }
+struct Ring : StageRing<plan::kStageBytes, plan::kBarriersAt, gemm_lanes::kStageBarrierBytes> {
   /// Address of a stage's scales; its zeros are kZerosAt further on.
   __device__ __forceinline__ uint32 factors(StagePlace place) const {
     return base + plan::kFactorsAt + place.index() * plan::kFactorBytes;
   }
-  __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index()); }
-  __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index()) + 8; }
 
   /// Initialises the mbarriers of one place; one thread calls the function.
   __device__ __forceinline__ void init_barriers(StagePlace place) const {
-    init_barrier(full(place), plan::kStoredZeros ? 1 + kWarpSize : 1);
+    init_barrier(full(place), Boxes::kArrivals);
     init_barrier(empty(place), 1);
   }
-
- private:
-  __device__ __forceinline__ uint32 barrier(int stage) const {
-    return base + plan::kBarriersAt + gemm_lanes::kStageBarrierBytes * stage;
-  }
 };
 
-/// Starts the box copies of a stage: words, activations and scales. One thread calls the function.
+/// Starts the box copies of a stage: weights, activations and scales. One thread calls the function.
 __device__ __forceinline__ void copy_boxes(const Arguments& args, const WorkTile& work_tile, int stage, uint32 dst,
                                            uint32 factors, uint32 full) {
-  expect_bytes(full, kWordBytes + 2 * kHalfActivations + kStageGroups * kHalves * kHalfScales);
-  const int first = work_tile.column_tile * kHalfColumns;
-  // First column of a half. With a gated epilogue, the second half has the up-projection columns.
-  const auto column_of = [&](int half) { return first + half * (args.n / 2); };
+  expect_bytes(full, Boxes::kBytes + kStageParts * kPartActivations);
+  Boxes::load_words(args, work_tile, stage, dst, full);
 #pragma unroll
-  for (int i = 0; i < kBoxes; ++i) {
-    constexpr int kColumnsPerWord = 8 / Format::kWordK;
-    constexpr int kHalfBoxes = kBoxes / kHalves;
-    const int column = column_of(i / kHalfBoxes) + i % kHalfBoxes * kWordBoxColumns;
-    copy_box(dst + i * (kWordBytes / kBoxes), args.word_map, column / kColumnsPerWord, stage * Format::kWordRows, full);
+  for (int part = 0; part < kStageParts; ++part) {
+    copy_box(dst + plan::kActivationsAt + part * kPartActivations, args.activation_map, stage * kStageK + kPartK * part,
+             work_tile.row_tile * plan::kTileM, full);
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    copy_box(dst + plan::kActivationsAt + half * kHalfActivations, args.activation_map,
-             stage * gemm_lanes::kStageK + 64 * half, work_tile.row_tile * plan::kTileM, full);
-  }
-#pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    copy_box(factors + half * kStageGroups * kHalfScales, args.scale_map, column_of(half),
-             kWholeK ? 0 : stage * kStageGroups, full);
-  }
+  for (int half = 0; half < BoxColumns::kHalves; ++half)
+    Boxes::load_scales(args, work_tile, stage, half, factors, full);
 }
-
-/// Copies the zeros of a producer warp's stages, one stage after another. A lane copies a word of 8 columns per group.
-class ZeroCopies {
- public:
-  __device__ __forceinline__ ZeroCopies(const Arguments& args, const WorkTile& work_tile, int stage) {
-    is_lane_ = lane_index() < plan::kTileN / 8;
-    const int column = is_lane_ ? weight_column(args, work_tile.column_tile, 8 * lane_index()) : -1;
-    exists_ = column >= 0;
-    row_bytes_ = args.n / 2;
-    const int first = kWholeK ? 0 : stage * kStageGroups;
-    groups_left_ = args.k / (kWholeK ? 1 : plan::kGroup) - first;
-    src_ = static_cast<const char*>(args.qzeros) + first * row_bytes_ + max(0, column) / 2;
-  }
-
-  /// Copies the zeros of the next stage.
-  __device__ __forceinline__ void copy(uint32 dst) {
-    if (is_lane_) {
-#pragma unroll
-      for (int i = 0; i < kStageGroups; ++i) {
-        const uint32 own = dst + i * kZeroBytes + 4 * lane_index();
-        const bool valid = exists_ && (kStageGroups == 1 || i < groups_left_);
-        copy_async<4>(own, src_ + i * row_bytes_, valid);  // access: cp.async of zeros
-      }
-    }
-    if constexpr (kWholeK) return;
-    src_ += plan::kProducerWarps * kStageGroups * row_bytes_;
-    groups_left_ -= plan::kProducerWarps * kStageGroups;
-  }
-
- private:
-  const char* src_;  // source of the lane's zeros in the next stage
-  int64 row_bytes_;  // bytes per group
-  int groups_left_;  // groups from the next stage on
-  bool is_lane_;
-  bool exists_;
-};
 
 /// Named barrier that tells the consumer warps that the mbarriers are initialised. The producer warps arrive and do not
 /// wait.
@@ -206,7 +140,7 @@ __device__ __forceinline__ void copy_stage(const Arguments& args, const WorkTile
     copy_boxes(args, work_tile, stage, ring.stage(place), ring.factors(place), full);
   }
   __syncwarp();
-  if constexpr (plan::kStoredZeros) {
+  if constexpr (Weights::kCopiesZeros) {
     zeros.copy(ring.factors(place) + plan::kZerosAt);
     arrive_after_copies(full);
   }
@@ -245,23 +179,24 @@ __device__ __forceinline__ void copy_stages(const Arguments& args, const WorkTil
   wait_copies<0>();
 }
 
-/// sums += the scaled products of one strip and one quantisation group.
+/// sums += the products of one strip and one quantisation group, scaled unless all products are scaled at the end.
+template <class Scaling>
 __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 words_at, uint32 factors, int strip,
-                                          int group, const Format::NarrowPlaces& places, uint32 activations_at,
+                                          int group, const Weights::FactorPlaces& places, uint32 activations_at,
                                           const uint32 (&held)[kHeldSteps][kRowTiles][4]) {
-  GroupZeros zeros;
-  Format::load_zeros(zeros, factors + plan::kZerosAt + group * kZeroBytes + strip * (kZeroBytes / kBlockStrips),
-                     places);
-  RowSums products[kRowTiles] = {};
+  Weights::Zeros zeros;
+  Weights::load_zeros(
+      zeros, factors + plan::kZerosAt + group * Boxes::kZeroBytes + strip * (Boxes::kZeroBytes / kBlockStrips), places);
+  RowProducts products[kRowTiles] = {};
 #pragma unroll
   for (int step = 0; step < kGroupSteps; ++step) {
-    Format::Words<1> words;
-    Format::load_narrow_words(words, words_at, strip, group * kGroupSteps + step);
+    Weights::Batch<1> words;
+    Weights::load_narrow_words(words, words_at, strip, group * kGroupSteps + step);
     uint32 again[kRowTiles][4];
     if (step >= kHeldSteps) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t)
-        Format::load_narrow_activations<true>(again[t], activations_at, t, group * kGroupSteps + step);
+        Activations::load_narrow<true>(again[t], activations_at, t, group * kGroupSteps + step);
     }
 #pragma unroll
     for (int item = 0; item < 4; ++item) {  // two products of two tiles
@@ -272,33 +207,39 @@ __device__ __forceinline__ void add_strip(RowSums (&sums)[kRowTiles], uint32 wor
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         const auto pairs = [&](int i) { return step < kHeldSteps ? held[step % kHeldSteps][t][i] : again[t][i]; };
-        mma_m16n8k16<Element>(products[t][tile], a[0], a[1], a[2], a[3], pairs(2 * product), pairs(2 * product + 1));
+        plan::Product::multiply(products[t][tile], a, pairs(2 * product), pairs(2 * product + 1));
       }
     }
   }
-  constexpr int kHalfStrips = kBlockStrips / kHalves;
-  const uint32 scales_at = strip / kHalfStrips * kStageGroups * kHalfScales + group * kHalfScales +
-                           strip % kHalfStrips * (2 * gemm_lanes::kStripColumns);
-  GroupScales scales;
-  Format::load_scales(scales, factors + scales_at, places);
+  if constexpr (Scaling::kScalesGroups || Scaling::kScalesEnd) {
+    constexpr int kHalfStrips = kBlockStrips / BoxColumns::kHalves;
+    const uint32 scales_at = strip / kHalfStrips * kStageGroups * Boxes::kHalfScaleBytes +
+                             group * Boxes::kHalfScaleBytes + strip % kHalfStrips * (2 * gemm_lanes::kStripColumns);
+    Weights::Scales scales;
+    Weights::load_scales(scales, factors + scales_at, places);
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
+    for (int t = 0; t < kRowTiles; ++t) Scaling::add(sums[t], products[t], scales);
+  } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sums[t][i / 4][i % 4] += scales.of[i / 2] * products[t][i / 4][i % 4];
+    for (int i = 0; i < 8 * kRowTiles; ++i) sums[i / 8][i / 4 % 2][i % 4] += products[i / 8][i / 4 % 2][i % 4];
   }
 }
 
 /// Main loop of a consumer warp: adds the products of its stages of the work tile to `sums`.
 __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring ring, Sums& sums) {
-  const auto places = Format::narrow_places();
+  uint32 words_place = Weights::narrow_place();
+  uint32 activations_place = Activations::narrow_place();
+  const auto factor_places = Weights::factor_places(lane_index(), 0);
+  words_place = settled(words_place);
+  activations_place = settled(activations_place);
   StagePlace place{warp_index()};
 #pragma unroll 1
   for (int left = work_tile.last - work_tile.first - warp_index(); left > 0; left -= plan::kPartitionsK) {
     // Wait for the use of the place's previous contents; see "Who waits for whom".
     if constexpr (!kSameWarps) wait_barrier(ring.empty(place), place.parity() ^ 1);
     wait_barrier(ring.full(place), place.parity());
-    const uint32 words_at = settled(ring.stage(place) + places.words);
-    const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + places.activations;
+    const uint32 words_at = settled(ring.stage(place) + words_place);
+    const uint32 activations_at = ring.stage(place) + plan::kActivationsAt + activations_place;
     const uint32 factors = settled(ring.factors(place));
 #pragma unroll
     for (int group = 0; group < kStageGroups; ++group) {
@@ -307,11 +248,11 @@ __device__ __forceinline__ void multiply_stages(const WorkTile& work_tile, Ring 
       for (int i = 0; i < kHeldSteps; ++i) {
 #pragma unroll
         for (int t = 0; t < kRowTiles; ++t)
-          Format::load_narrow_activations<false>(b[i][t], activations_at, t, group * kGroupSteps + i);
+          Activations::load_narrow<false>(b[i][t], activations_at, t, group * kGroupSteps + i);
       }
 #pragma unroll
       for (int strip = 0; strip < kBlockStrips; ++strip)
-        add_strip(sums[strip], words_at, factors, strip, group, places, activations_at, b);
+        add_strip<plan::Scaling>(sums[strip], words_at, factors, strip, group, factor_places, activations_at, b);
     }
     __syncwarp();
     if (elect_one()) arrive(ring.empty(place));

@@ -15,6 +15,7 @@
 #include "pipeline/balanced_schedule.cuh"
 #include "pipeline/merge_slices.cuh"
 #include "pipeline/producer_stage.cuh"
+#include "pipeline/stage_ring.cuh"
 #include "pipeline/two_cta_cluster.cuh"
 
 namespace cubit {
@@ -58,21 +59,17 @@ struct QueuePlace {
   static_assert((plan::kSegments & (plan::kSegments - 1)) == 0, "queue indices wrap around");
 };
 
-/// Shared-memory addresses of the stages and of the mbarriers.
-struct Rings {
-  uint32 base;
-
-  __device__ __forceinline__ uint32 stage(StagePlace place) const { return base + place.index * kStageBytes; }
-  __device__ __forceinline__ uint32 full(StagePlace place) const { return barrier(place.index); }
-  __device__ __forceinline__ uint32 empty(StagePlace place) const { return barrier(place.index) + 8; }
+/// Shared-memory addresses of the stages and of the mbarriers. The barriers of the work queue follow the barriers of
+/// the stages.
+struct Rings : StageRing<kStageBytes, plan::kBarriersAt, 16> {
   __device__ __forceinline__ uint32 queue_full(QueuePlace place) const {
-    return barrier(plan::kStages + place.index());
+    return barriers(plan::kStages + place.index());
   }
   __device__ __forceinline__ uint32 queue_empty(QueuePlace place) const {
-    return barrier(plan::kStages + place.index()) + 8;
+    return barriers(plan::kStages + place.index()) + 8;
   }
   __device__ __forceinline__ ClusterBarriers of_cluster() const {
-    const uint32 both = barrier(plan::kStages + plan::kSegments);
+    const uint32 both = barriers(plan::kStages + plan::kSegments);
     return {both, both + 8};
   }
 
@@ -81,15 +78,12 @@ struct Rings {
   __device__ __forceinline__ void init_barriers() const {
 #pragma unroll
     for (int index = 0; index < plan::kStages + plan::kSegments; ++index) {
-      init_barrier(barrier(index), index < plan::kStages ? kCopyThreads : 1);
-      init_barrier(barrier(index) + 8, plan::kWarps);
+      init_barrier(barriers(index), index < plan::kStages ? kCopyThreads : 1);
+      init_barrier(barriers(index) + 8, plan::kWarps);
     }
     if constexpr (plan::kMergesInCluster) of_cluster().init();
     fence_barrier_init();
   }
-
- private:
-  __device__ __forceinline__ uint32 barrier(int index) const { return base + plan::kBarriersAt + 16 * index; }
 };
 
 /// Publishes a work item, or the end of the work; the first producer thread calls the function.

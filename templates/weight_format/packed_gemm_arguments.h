@@ -5,10 +5,10 @@
 
 namespace cubit {
 
-/// GemmArguments::weights are packed words: see the headers in weight_format/.
+/// GemmArguments::weights are packed words: see the headers in weight_format/. GemmArguments::scales are [k / group, n]
+/// fp16.
 struct PackedGemmArguments : GemmArguments {
   const void* qzeros;     // [k / group, n / 8] words, for 8 bits n / 4; not read if zeros are not stored
-  const void* scales;     // [k / group, n] fp16
   const unsigned* g_idx;  // [k] group of each k; read only with activation order
 };
 

@@ -1,4 +1,4 @@
-// Dequantisation with activation order (act-order): g_idx[k] names the quantisation group of each k.
+// Weight operand with activation order (act-order): g_idx[k] names the quantisation group of each k.
 //
 // Neighbouring weights along k share neither scale nor zero, so no scaling can wait for the end of a group. Every
 // weight is dequantised before its product, as the sum of two numbers of the element's type. A single number would cost
@@ -6,22 +6,22 @@
 //
 // Scales and zeros are read from global memory. The many values along k of a block share the cache lines of few groups,
 // which stay in the L1 and the L2. A GEMM with activation order is several times slower than one without.
+//
+// Interface of a weight operand that dequantises, beside that of w4_words_by_k.cuh:
+//   kTerms                                     numbers whose sum is a weight
+//   Groups, load_groups(groups, args, stage, step)       what the weights of a step have in common, for all columns
+//   dequantise(terms, words, args, groups, column)       terms[term][column][j]: the operands of four neighbouring
+//                                              columns, from `column` on. Pair j holds the values along k of the
+//                                              activations' register j
 #pragma once
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
+#include "gemm/gemm_lanes.h"
 #include "weight_format/packed_gemm_arguments.h"
+#include "weight_format/packed_stage_copies.cuh"
 
 namespace cubit {
-
-/// Loads the groups of the values along k 8 · row … 8 · row + 7 from g_idx. Values beyond args.k get group 0. `count`
-/// is the number of groups; larger indices become the last group.
-__device__ __forceinline__ void load_groups(int (&groups)[8], const PackedGemmArguments& args, int row, int count) {
-  uint32 words[8] = {};
-  if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
-#pragma unroll
-  for (int i = 0; i < 8; ++i) groups[i] = static_cast<int>(min(words[i], static_cast<uint32>(count - 1)));
-}
 
 /// Factors (scales and zeros) of four neighbouring columns in one group.
 struct OrderedFactors {
@@ -45,30 +45,56 @@ struct OrderedFactors {
   }
 };
 
-/// Dequantises the 8 weights of four neighbouring columns, from `column` on, into two terms of mma operands:
-/// dst[term][column][j]. `groups` are the groups of the 8 values along k. As in the format's activations, pair j holds
-/// weights (j, j + 4) of 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
-template <class Element, class Format, bool kStoredZeros, int kZeroOffset>
-__device__ __forceinline__ void dequantise(uint32 (&dst)[2][4][4], const typename Format::Weights& weights,
-                                           const PackedGemmArguments& args, const int (&groups)[8], int column) {
-  using Values = Pair<Element>;
+/// `Packed`: the weight operand without activation order. As in its activations, pair j holds weights (j, j + 4) of
+/// 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
+template <class Element, class Packed, int kGroup, bool kStoredZeros, int kZeroOffset>
+struct OrderedWords : Packed {
+  using Words = typename Packed::Words;
+  static constexpr bool kDequantises = true;
+  static constexpr int kTerms = 2;
+  static constexpr bool kStagesFactors = false;
+  static constexpr int kStageGroups = 1;
+  template <class>
+  using FactorCopies = NoFactorCopies;
+
+  /// Groups of 8 values along k.
+  struct Groups {
+    int of[8];
+  };
+
+  /// Loads the groups of the lane's values along k from g_idx. Values beyond args.k get group 0; groups beyond the last
+  /// one become the last one.
+  static __device__ __forceinline__ void load_groups(Groups& groups, const PackedGemmArguments& args, int stage,
+                                                     int step) {
+    const int row = stage * (gemm_lanes::kStageK / 8) + gemm_lanes::words_by_k(lane_index(), 0, step).row;
+    const int count = args.k / kGroup;
+    uint32 words[8] = {};
+    if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const int one = Format::kBits == 4 ? j : 2 * j;
-    const int other = Format::kBits == 4 ? j + 4 : 2 * j + 1;
-    OrderedFactors first;
-    OrderedFactors second;
-    first.load<Format::kBits, kStoredZeros, kZeroOffset>(args, groups[one], column);
-    second.load<Format::kBits, kStoredZeros, kZeroOffset>(args, groups[other], column);
+    for (int i = 0; i < 8; ++i) groups.of[i] = static_cast<int>(min(words[i], static_cast<uint32>(count - 1)));
+  }
+
+  static __device__ __forceinline__ void dequantise(uint32 (&terms)[kTerms][4][4], const Words& words,
+                                                    const PackedGemmArguments& args, const Groups& groups, int column) {
+    using Values = Pair<Element>;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float low = (static_cast<float>(Format::number(weights, i, one)) - first.zero[i]) * first.scale[i];
-      const float high = (static_cast<float>(Format::number(weights, i, other)) - second.zero[i]) * second.scale[i];
-      const uint32 rounded = Values::pack(low, high);
-      dst[0][i][j] = rounded;
-      dst[1][i][j] = Values::pack(low - Values::low(rounded), high - Values::high(rounded));
+    for (int j = 0; j < 4; ++j) {
+      const int one = Packed::kBits == 4 ? j : 2 * j;
+      const int other = Packed::kBits == 4 ? j + 4 : 2 * j + 1;
+      OrderedFactors first;
+      OrderedFactors second;
+      first.load<Packed::kBits, kStoredZeros, kZeroOffset>(args, groups.of[one], column);
+      second.load<Packed::kBits, kStoredZeros, kZeroOffset>(args, groups.of[other], column);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float low = (static_cast<float>(Packed::number(words, i, one)) - first.zero[i]) * first.scale[i];
+        const float high = (static_cast<float>(Packed::number(words, i, other)) - second.zero[i]) * second.scale[i];
+        const uint32 rounded = Values::pack(low, high);
+        terms[0][i][j] = rounded;
+        terms[1][i][j] = Values::pack(low - Values::low(rounded), high - Values::high(rounded));
+      }
     }
   }
-}
+};
 
 }  // namespace cubit

@@ -48,7 +48,8 @@ TEST(GemmCore, PlansMmaSyncKernelsOf8BitOperandsWithoutGroups) {
   EXPECT_EQ(report.fragments,
             (std::vector<std::string>{"mma.m16n8k32 A, 8-bit", "mma.m16n8k32 B, 8-bit", "mma.m16n8k32 C, 32-bit"}));
   const std::string header = plan_header(make_source(plan, architecture));
-  EXPECT_NE(header.find("using Format = Toy;"), std::string::npos) << header;
+  EXPECT_NE(header.find("using Weights = Toy;"), std::string::npos) << header;
+  EXPECT_NE(header.find("using Activations = ToyActivations;"), std::string::npos) << header;
   for (const char* constant : {"kGroup", "kStoredZeros", "kZeroOffset", "kScalesAt", "kZerosAt"})
     EXPECT_EQ(header.find(constant), std::string::npos) << constant;
 }

@@ -12,7 +12,7 @@ void add_roles(codegen::PlanHeader& header, const GemmDescriptor& descriptor, co
       .constant("kProducerWarps", producers.warps)
       .constant("kProducerRegisters", producers.registers)
       .constant("kConsumerRegisters", producers.consumer_registers);
-  add_format(header, weights.role);
+  add_operands(header, weights);
   add_split_k(header, split_k_role(descriptor));
 }
 
@@ -23,7 +23,9 @@ codegen::KernelSource make_source(const WidePlan& plan, const codegen::Architect
   const int scales_at = block.tiles.scales_at();
   codegen::PlanHeader header = begin_header(
       block, architecture, {scales_at, block.tiles.zeros_at(scales_at), plan.stage_bytes()}, plan.merged_tiles);
-  header.constant("kBarriersAt", plan.barriers_at(block.stages))
+  header.include("gemm/warpgroup_product.cuh")
+      .alias("Product", "cubit::Float32Product<Element, kTileM>")
+      .constant("kBarriersAt", plan.barriers_at(block.stages))
       .constant("kUpSumsAt", plan.up_sums_at(block.stages))
       .flag("kReorders", plan.block.reorders_activations);
   add_roles(header, block.descriptor, plan.weights, plan.producers);
@@ -35,7 +37,9 @@ codegen::KernelSource make_source(const NarrowPlan& plan, const codegen::Archite
   const BlockPlan& block = plan.block;
   codegen::PlanHeader header =
       begin_header(block, architecture, {0, block.tiles.zeros_at(0), plan.stage_bytes()}, kMergedTiles);
-  header.constant("kFactorsAt", plan.scales_at(block.stages))
+  header.include("gemm/mma_product.cuh")
+      .alias("Product", "cubit::Float32MmaProduct<Element>")
+      .constant("kFactorsAt", plan.scales_at(block.stages))
       .constant("kFactorBytes", plan.scale_bytes())
       .constant("kBarriersAt", plan.barriers_at(block.stages))
       .constant("kSumsAt", plan.sums_at(block.stages))

@@ -28,8 +28,9 @@ static_assert(kWarpgroups * kConsumerRegisters + kProducerRegisters <= (kWarpgro
 /// The weight operand of a block, which has half of the tile's columns, and the roles that go with it. A row of stage_k
 /// activations has 128 bytes. `fragments` are those of the product, too.
 struct Weights : WeightOperand {
+  Weights() { activations = {"gemm/shared_activations.cuh", "cubit::SharedActivations<kTokens>"}; }
+
   std::vector<codegen::TileAccess> staging;  ///< stores of a warpgroup's outputs, in a staging tile of store_rows()
-  Role activations = {"gemm/shared_activations.cuh", "cubit::SharedActivations<kTokens>"};
   Role product = {"gemm/warpgroup_product.cuh", "cubit::Float32Product<Element, kTokens>"};
   std::string scaling = "cubit::UnscaledSums";  ///< what the epilogue does to sums
   bool in_shared_memory = false;  ///< wgmma reads the weights where the copy has put them; else lanes dequantise words

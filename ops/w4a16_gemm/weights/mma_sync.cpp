@@ -1,6 +1,8 @@
 // The weight formats in the mma.sync kernels of families sm75 and sm80.
 #include "ops/w4a16_gemm/weights.hpp"
 
+#include <fmt/format.h>
+
 #include "ops/w4a16_gemm/accesses.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "templates/gemm/gemm_lanes.h"
@@ -62,10 +64,18 @@ gemm::StageAccesses accesses_of(const W4a16Gemm& descriptor) {
           .zeros = {loads_of_zeros(descriptor)}};
 }
 
-gemm::Role role_of(const W4a16Gemm& descriptor) {
+gemm::Role role_of_packed(const W4a16Gemm& descriptor) {
   if (descriptor.bits == 8) return format_role("weight_format/w8_words_by_k.cuh", "cubit::W8WordsByK");
   if (has_words_by_n(descriptor)) return format_role("weight_format/w4_words_by_n.cuh", "cubit::W4WordsByN");
   return format_role("weight_format/w4_words_by_k.cuh", "cubit::W4WordsByK");
+}
+
+gemm::Role role_of(const W4a16Gemm& descriptor) {
+  gemm::Role packed = role_of_packed(descriptor);
+  if (!descriptor.activation_order) return packed;
+  return {"weight_format/w4_activation_order.cuh",
+          fmt::format("cubit::OrderedWords<Element, {}, kGroup, kStoredZeros, kZeroOffset>", packed.type),
+          packed.header};
 }
 
 /// The compiler spilled with four tiles of 32 rows of bytes, and with two tiles of awq's groups of 32 in bf16, whose
@@ -110,6 +120,7 @@ gemm::mma_sync::Weights mma_sync_weights(const W4a16Gemm& descriptor) {
   }
   weights.accesses = accesses_of(descriptor);
   weights.role = role_of(descriptor);
+  weights.activations = activation_role(descriptor, false);
   if (is_narrow(descriptor)) {
     weights.times = narrow_times(descriptor);
   } else {

@@ -146,8 +146,9 @@ gemm::sm90::Weights sm90_weights(const W4a16Gemm& descriptor) {
   const bool by_n = has_words_by_n(descriptor);
   gemm::sm90::Weights weights;
   set_tiles(weights, descriptor);
-  weights.role = format_role("weight_format/w4_copied_words.cuh",
-                             by_n ? "cubit::W4CopiedWordsByN" : "cubit::W4CopiedWordsByK", ", kSpreadWords");
+  weights.role = by_n ? format_role("weight_format/w4_copied_words.cuh", "cubit::W4CopiedWordsByN")
+                      : format_role("weight_format/w4_copied_words.cuh", "cubit::W4CopiedWordsByK", ", kSpreadWords");
+  weights.activations = activation_role(descriptor, spreads_words(descriptor));
   weights.stride_rule =
       "family sm90 reads rows by a tensor map, whose stride must be a multiple of 8 from 8 on (any stride: "
       "family=sm80, "
