@@ -15,6 +15,21 @@ namespace cubit::ops::w4a16_gemm {
 using gemm::BlockPlan;
 using GemmFamily = gemm::GemmFamily<W4a16Gemm>;
 
+/// A family with one kind of plan. MakePlan(descriptor, architecture) makes it, and Operands(descriptor) returns the
+/// decisions on the operands for the report.
+template <auto MakePlan, auto Operands>
+class OnePlanFamily : public GemmFamily {
+ public:
+  BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const final {
+    return MakePlan(descriptor, architecture).block;
+  }
+  std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
+                                             PlanReport report) const final {
+    return gemm::make_specialisation(kTranslation, descriptor, MakePlan(descriptor, architecture), Operands(descriptor),
+                                     std::move(report), architecture);
+  }
+};
+
 /// Why a family without dense weights does not serve a descriptor that has them.
 BrokenRule rule_of_dense_weights();
 

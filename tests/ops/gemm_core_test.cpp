@@ -50,6 +50,7 @@ TEST(GemmCore, PlansMmaSyncKernelsOf8BitOperandsWithoutGroups) {
   const std::string header = plan_header(make_source(plan, architecture));
   EXPECT_NE(header.find("using Weights = Toy;"), std::string::npos) << header;
   EXPECT_NE(header.find("using Activations = ToyActivations;"), std::string::npos) << header;
+  EXPECT_NE(header.find("using Product = ToyProduct;"), std::string::npos) << header;
   for (const char* constant : {"kGroup", "kStoredZeros", "kZeroOffset", "kScalesAt", "kZerosAt"})
     EXPECT_EQ(header.find(constant), std::string::npos) << constant;
 }

@@ -49,6 +49,7 @@ inline mma_sync::Weights mma_sync_weights(int tile_m = 16) {
   weights.accesses.activations = {ldmatrix("ldmatrix of activations", tile_m / 16)};
   weights.role = {"weight_format/w8_words_by_k.cuh", "Toy"};
   weights.activations = {"gemm/matrix_activations.cuh", "ToyActivations"};
+  weights.product = {"gemm/mma_product.cuh", "ToyProduct"};
   weights.times = WideTimes{.stage = 0.5, .merge_slice = 0.3};
   return weights;
 }

@@ -25,6 +25,7 @@ struct StageCopies {
 
 /// The weight operand of such a kernel.
 struct Weights : WeightOperand {
+  Role product = {"gemm/mma_product.cuh", "cubit::Float32MmaProduct<Element>"};
   int copy_bytes = 16;            ///< of words, per thread
   int strip_registers = 20;       ///< live in the loop for each strip of columns: words, operand and scales
   int strip_tile_registers = 16;  ///< for each strip and tile of 8 rows: sums, and products of the current group

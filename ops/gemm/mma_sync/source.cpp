@@ -11,11 +11,11 @@ codegen::KernelSource make_source(const Kernel& kernel, int merged_tiles, const 
   codegen::PlanHeader header =
       begin_header(block, architecture, {scales_at, block.tiles.zeros_at(scales_at), stage_bytes(block)}, merged_tiles);
   header.include(kernel.copies->header)
-      .include("gemm/mma_product.cuh")
+      .include(kernel.weights.product.header)
       .constant("kCopyBytes", kernel.weights.copy_bytes)
       .constant("kRingBytes", ring_bytes(block, block.stages))
       .alias("Copies", kernel.copies->role)
-      .alias("Product", "cubit::Float32MmaProduct<Element>");
+      .alias("Product", kernel.weights.product.type);
   add_operands(header, kernel.weights);
   add_split_k(header, split_k);
   return assemble_source(block, "kernels/sm80_gemm.cuh", header, architecture);

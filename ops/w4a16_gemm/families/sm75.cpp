@@ -9,7 +9,7 @@
 namespace cubit::ops::w4a16_gemm::sm75 {
 namespace {
 
-class Sm75Family final : public GemmFamily {
+class Sm75Family final : public OnePlanFamily<make_plan, operand_decisions> {
  public:
   std::string_view name() const override { return "sm75"; }
   std::string_view accepted() const override { return "sm_75 and later"; }
@@ -28,14 +28,6 @@ class Sm75Family final : public GemmFamily {
     if (auto rule = gemm::sm75::why_not(architecture)) return rule;
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
     return std::nullopt;
-  }
-  gemm::BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
-    return make_plan(descriptor, architecture).block;
-  }
-  std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
-                                             PlanReport report) const override {
-    return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
-                                     operand_decisions(descriptor), std::move(report), architecture);
   }
 };
 

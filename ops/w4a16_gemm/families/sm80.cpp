@@ -9,7 +9,7 @@
 namespace cubit::ops::w4a16_gemm::sm80 {
 namespace {
 
-class Sm80Family final : public GemmFamily {
+class Sm80Family final : public OnePlanFamily<make_plan, operand_decisions> {
  public:
   std::string_view name() const override { return "sm80"; }
   std::string_view accepted() const override { return "sm_80 and later"; }
@@ -22,14 +22,6 @@ class Sm80Family final : public GemmFamily {
                                      const codegen::Architecture& architecture) const override {
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
     return gemm::sm80::why_not(16, codegen::MmaType::fp16, architecture);
-  }
-  gemm::BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
-    return make_plan(descriptor, architecture).block;
-  }
-  std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
-                                             PlanReport report) const override {
-    return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
-                                     operand_decisions(descriptor), std::move(report), architecture);
   }
 };
 

@@ -9,7 +9,7 @@
 namespace cubit::ops::w4a16_gemm::sm90_persistent {
 namespace {
 
-class Sm90PersistentFamily final : public GemmFamily {
+class Sm90PersistentFamily final : public OnePlanFamily<make_plan, persistent_operand_decisions> {
  public:
   std::string_view name() const override { return "sm90_persistent"; }
   std::string_view accepted() const override { return "sm_90a"; }
@@ -45,14 +45,6 @@ class Sm90PersistentFamily final : public GemmFamily {
   FamilyPreference preference(const W4a16Gemm& descriptor, const codegen::Architecture&) const override {
     if (has_many_rows(descriptor)) return {.is_preferred = true};
     return {.why_not_preferred = "tiles of 64 rows are faster in family sm90 with most sizes"};
-  }
-  BlockPlan block_plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture) const override {
-    return make_plan(descriptor, architecture).block;
-  }
-  std::shared_ptr<const Specialisation> plan(const W4a16Gemm& descriptor, const codegen::Architecture& architecture,
-                                             PlanReport report) const override {
-    return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
-                                     persistent_operand_decisions(descriptor), std::move(report), architecture);
   }
 };
 
