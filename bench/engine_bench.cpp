@@ -15,6 +15,7 @@
 #include "codegen/kernel_source.hpp"
 #include "cubit_commit.hpp"
 #include "runtime/cache/key.hpp"
+#include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/settings.hpp"
 
@@ -102,7 +103,7 @@ void cold_get_overhead(benchmark::State& state, const std::shared_ptr<const runt
 void cold_get_overhead_nvrtc(benchmark::State& state) {
   try {
     const auto settings = runtime::Settings::from_environment();
-    const auto compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+    const auto compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders, settings.nvrtc_folder);
     static_cast<void>(compiler->version());
     cold_get_overhead(state, compiler);
   } catch (const Failure& failure) {
@@ -152,7 +153,7 @@ std::string compiler_context() {
   try {
     const auto settings = runtime::Settings::from_environment();
     const auto start = Clock::now();
-    const auto compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+    const auto compiler = runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders, settings.nvrtc_folder);
     const double loaded = seconds_since(start);
     const std::string version = compiler->version().text();
     return fmt::format("NVRTC {}, found in {:.1f} ms, build known after {:.1f} ms", version, 1000 * loaded,

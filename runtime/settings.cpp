@@ -23,9 +23,16 @@ std::string chosen_cache_dir() {
   return home.empty() ? std::string() : home + "/.cache/cubit";
 }
 
-std::vector<std::string> chosen_nvrtc_folders() {
+NamedFolder named_nvrtc_folder() {
+  for (const char* name : {"CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH"}) {
+    if (std::string folder = variable(name); !folder.empty()) return {std::move(folder), name};
+  }
+  return {};
+}
+
+std::vector<std::string> usual_nvrtc_folders() {
   std::vector<std::string> folders;
-  for (const char* name : {"CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (std::string folder = variable(name); !folder.empty()) folders.push_back(std::move(folder));
   }
   if (const std::string home = variable("HOME"); !home.empty()) folders.push_back(home + "/.local");
@@ -45,7 +52,8 @@ CompilePolicy chosen_compile_policy() {
 Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
   return {.cache_dir = chosen_cache_dir(),
           .nvrtc_path = variable("CUBIT_NVRTC"),
-          .nvrtc_folders = chosen_nvrtc_folders(),
+          .nvrtc_folder = named_nvrtc_folder(),
+          .nvrtc_folders = usual_nvrtc_folders(),
           .compile_policy = policy ? *policy : chosen_compile_policy()};
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/compiler/nvrtc_search.hpp"
+
 namespace cubit::runtime {
 
 enum class CompilePolicy : int { allow = 0, never = 1 };
@@ -16,9 +18,11 @@ struct Settings {
   std::string cache_dir = {};
   /// NVRTC library file to load (CUBIT_NVRTC). "" searches for NVRTC; see runtime/compiler/nvrtc.hpp.
   std::string nvrtc_path = {};
-  /// Folders to search for NVRTC before the machine's usual folders. A folder is a toolkit, a virtual environment or a
-  /// folder of NVIDIA's wheels. The folders are the values of CUBIT_NVRTC_DIR, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV and
-  /// CONDA_PREFIX, if set, and $HOME/.local.
+  /// The folder that the user named for NVRTC: the first of CUBIT_NVRTC_DIR, CUDA_HOME and CUDA_PATH that is set. No
+  /// other folder is searched then. A folder is a toolkit, a virtual environment or a folder of NVIDIA's wheels.
+  NamedFolder nvrtc_folder = {};
+  /// Folders to search for NVRTC before the machine's usual folders: VIRTUAL_ENV and CONDA_PREFIX, if set, and
+  /// $HOME/.local.
   std::vector<std::string> nvrtc_folders = {};
   /// CUBIT_COMPILE=never forbids compilation.
   CompilePolicy compile_policy = CompilePolicy::allow;

@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "runtime/compiler/compile_error.hpp"
-#include "runtime/compiler/nvrtc_search.hpp"
+#include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/dynamic_library.hpp"
 
 namespace cubit::runtime {
@@ -273,9 +273,29 @@ std::optional<Opened> newest_usable(std::span<const std::string> candidates, int
   return best;
 }
 
-/// The library at `path`, or the newest usable one of the search if `path` is empty.
-Opened open_nvrtc(const std::string& path, int driver_major, std::span<const std::string> folders) {
+/// The newest usable library in the folder that the user named. Another folder would surprise the user.
+Opened open_in_named_folder(const NamedFolder& named, int driver_major) {
+  const std::vector<std::string> files = nvrtc_files_in(named.path);
+  std::string tried;
+  if (auto opened = newest_usable(files, driver_major, tried)) return *opened;
+  std::error_code error;
+  const char* const none = std::filesystem::is_directory(named.path, error) ? "the folder holds no NVRTC library"
+                                                                            : "there is no such folder";
+  throw Failure(
+      Status::compiler_unavailable, named.variable + "=" + named.path,
+      files.empty() ? std::string(none) : "the folder holds no NVRTC library that is usable here (" + tried + ")",
+      fmt::format("name a folder with NVRTC 12.8 or newer, or unset {} so that cubit searches", named.variable));
+}
+
+/// The library at `path`, or the newest usable one of the named folder or of the search.
+Opened open_nvrtc(const std::string& path, int driver_major, std::span<const std::string> folders,
+                  const NamedFolder& named) {
   const bool searched = path.empty();
+  if (searched && !named.path.empty()) {
+    const Opened opened = open_in_named_folder(named, driver_major);
+    open_builtins(opened);
+    return opened;
+  }
   const std::vector<std::string> candidates = searched ? nvrtc_candidates(folders) : std::vector{path};
   std::string tried;
   auto opened = newest_usable(candidates, searched ? driver_major : 0, tried);
@@ -306,11 +326,21 @@ std::vector<std::string> compiler_options(const codegen::KernelSource& source) {
 
 std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
                                            std::span<const std::string> folders) {
-  return shared_compiler(open_nvrtc(path, driver_major, folders));
+  return load_nvrtc(path, driver_major, folders, {});
+}
+
+std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
+                                           std::span<const std::string> folders, const NamedFolder& named) {
+  return shared_compiler(open_nvrtc(path, driver_major, folders, named));
 }
 
 DynamicLibrary open_nvrtc_library(const std::string& path, std::span<const std::string> folders) {
-  return open_nvrtc(path, 0, folders).library;
+  return open_nvrtc_library(path, folders, {});
+}
+
+DynamicLibrary open_nvrtc_library(const std::string& path, std::span<const std::string> folders,
+                                  const NamedFolder& named) {
+  return open_nvrtc(path, 0, folders, named).library;
 }
 
 }  // namespace cubit::runtime

@@ -69,6 +69,12 @@ class Candidates {
 
 }  // namespace
 
+std::vector<std::string> nvrtc_files_in(const std::string& folder) {
+  Candidates candidates;
+  candidates.add_folder(literal(folder));
+  return candidates.take();
+}
+
 std::vector<std::string> nvrtc_candidates(std::span<const std::string> folders) {
   Candidates candidates;
   for (const std::string& folder : folders) candidates.add_folder(literal(folder));

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "runtime/compiler/nvrtc.hpp"
+#include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/compiler/nvrtc_search.hpp"
 #include "runtime/engine.hpp"
 #include "tests/runtime/support.hpp"
@@ -98,6 +98,35 @@ TEST_F(NvrtcSearchTest, TheNewestThatTheDriverTakes) {
   EXPECT_EQ(chosen(12).text(), "12.9.7");
   EXPECT_EQ(chosen(99).text(), "99.1.7");
   EXPECT_EQ(chosen(0).text(), "99.1.7") << "no driver: any";
+}
+
+TEST_F(NvrtcSearchTest, AFolderThatTheUserNamesWinsOverNewerLibraries) {
+  put("12.8", "named/lib64/libnvrtc.so.12");
+  put("99.1", "other/libnvrtc.so.99");
+  const std::vector<std::string> folders = {(folder_.path() / "other").string()};
+  const NamedFolder named{(folder_.path() / "named").string(), "CUDA_HOME"};
+  EXPECT_EQ(load_nvrtc("", 0, folders, named)->version().text(), "12.8.7");
+  EXPECT_EQ(load_nvrtc("", 0, folders)->version().text(), "99.1.7") << "or the line above proves nothing";
+}
+
+TEST_F(NvrtcSearchTest, AFolderThatTheUserNamesIsUsedOrRefused) {
+  put("99.1", "good/libnvrtc.so.99");
+  const std::vector<std::string> folders = {(folder_.path() / "good").string()};
+  const auto refusal_of = [&](const fs::path& folder, int driver_major) -> std::string {
+    try {
+      load_nvrtc("", driver_major, folders, {folder.string(), "CUDA_HOME"});
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), Status::compiler_unavailable);
+      return failure.what();
+    }
+    return "another library was taken";
+  };
+  const fs::path missing = folder_.path() / "missing";
+  EXPECT_THAT(refusal_of(missing, 0), AllOf(HasSubstr("CUDA_HOME=" + missing.string()),
+                                            HasSubstr("there is no such folder"), HasSubstr("unset CUDA_HOME")));
+  fs::create_directory(folder_.path() / "empty");
+  EXPECT_THAT(refusal_of(folder_.path() / "empty", 0), HasSubstr("the folder holds no NVRTC library"));
+  EXPECT_THAT(refusal_of(folder_.path() / "good", 12), HasSubstr("newer than the driver"));
 }
 
 TEST_F(NvrtcSearchTest, NothingUsableIsOneErrorThatListsWhatWasTried) {

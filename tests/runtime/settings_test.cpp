@@ -58,15 +58,19 @@ TEST_F(SettingsTest, EmptyCacheFolderMeansNone) {
 
 TEST_F(SettingsTest, FoldersForNvrtcInOrderOfPreference) {
   set("HOME", "/home/someone");
-  set("CUBIT_NVRTC_DIR", "/wheels");
-  set("CUDA_HOME", "/toolkit");
+  EXPECT_EQ(Settings::from_environment().nvrtc_folder.path, "");
   set("CUDA_PATH", "/other");
+  EXPECT_EQ(Settings::from_environment().nvrtc_folder.path, "/other");
+  set("CUDA_HOME", "/toolkit");
+  EXPECT_EQ(Settings::from_environment().nvrtc_folder.path, "/toolkit");
+  set("CUBIT_NVRTC_DIR", "/wheels");
   set("VIRTUAL_ENV", "/venv");
   set("CONDA_PREFIX", "/conda");
   set("CUBIT_NVRTC", "/library.so");
   const Settings settings = Settings::from_environment();
-  EXPECT_THAT(settings.nvrtc_folders,
-              ElementsAre("/wheels", "/toolkit", "/other", "/venv", "/conda", "/home/someone/.local"));
+  EXPECT_EQ(settings.nvrtc_folder.path, "/wheels");
+  EXPECT_EQ(settings.nvrtc_folder.variable, "CUBIT_NVRTC_DIR");
+  EXPECT_THAT(settings.nvrtc_folders, ElementsAre("/venv", "/conda", "/home/someone/.local"));
   EXPECT_EQ(settings.nvrtc_path, "/library.so");
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "runtime/compiler/nvrtc.hpp"
+#include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/dynamic_library.hpp"
 #include "runtime/settings.hpp"
 #include "tests/support/missing_nvrtc.hpp"
@@ -24,7 +24,7 @@ inline runtime::Settings uncached_settings() {
 inline std::shared_ptr<const runtime::Compiler> machine_nvrtc(std::string& why) {
   try {
     const auto settings = runtime::Settings::from_environment();
-    return runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders);
+    return runtime::load_nvrtc(settings.nvrtc_path, 0, settings.nvrtc_folders, settings.nvrtc_folder);
   } catch (const Failure& failure) {
     why = failure.what();
     accept_missing_nvrtc(why);
@@ -36,7 +36,7 @@ inline std::shared_ptr<const runtime::Compiler> machine_nvrtc(std::string& why) 
 inline std::optional<runtime::DynamicLibrary> open_nvrtc_library() {
   try {
     const auto settings = runtime::Settings::from_environment();
-    return runtime::open_nvrtc_library(settings.nvrtc_path, settings.nvrtc_folders);
+    return runtime::open_nvrtc_library(settings.nvrtc_path, settings.nvrtc_folders, settings.nvrtc_folder);
   } catch (const Failure& failure) {
     accept_missing_nvrtc(failure.what());
     return std::nullopt;
