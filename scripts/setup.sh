@@ -22,7 +22,8 @@ case "${1-}" in
 esac
 
 # Each header with the package that has it.
-run_libraries='fmt/format.h libfmt-dev nlohmann/json.hpp nlohmann-json3-dev CLI/CLI.hpp libcli11-dev sodium.h libsodium-dev'
+run_libraries='fmt/format.h libfmt-dev nlohmann/json.hpp nlohmann-json3-dev CLI/CLI.hpp libcli11-dev
+  sodium.h libsodium-dev zstd.h libzstd-dev'
 test_libraries='gtest/gtest.h libgtest-dev gmock/gmock.h libgmock-dev benchmark/benchmark.h libbenchmark-dev'
 [ "$want_tests" = no ] && libraries=$run_libraries || libraries="$run_libraries $test_libraries"
 
@@ -69,7 +70,7 @@ find_llvm() {
     say 'no llvm-19-dev for this distribution: cubit is built without the CPU device'
     return 0
   }
-  for package in llvm-19-dev libzstd-dev zlib1g-dev; do need "$package"; done
+  for package in llvm-19-dev zlib1g-dev; do need "$package"; done
 }
 
 need_all_libraries() {
