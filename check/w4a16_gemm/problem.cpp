@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "check/host_tensors.hpp"
+#include "check/w4a16_gemm/packed_shapes.hpp"
 #include "ops/element/element.hpp"
 #include "ops/gemm/gemm.hpp"
 
@@ -73,7 +74,9 @@ void GemmProblem::check() const {
     require_rank(weights(), 2, "[n, k]");
   } else {
     require_rank(scales(), 2, "[k / group size, n]");
-    check_group_size();
+    const PackedShapes packed = {weights(), scales(), find("qzeros"), scales().shape[1], activations().shape[1]};
+    check_looks(descriptor_, packed);
+    check_group_size(descriptor_, packed);
   }
   const std::int64_t columns = descriptor_.is_dense() ? weights().shape[0] : scales().shape[1];
   check_sizes(descriptor_, activations().shape[0], columns, activations().shape[1]);
@@ -103,24 +106,6 @@ void GemmProblem::check_bias() const {
   if (bias->type == element_type(descriptor_.element) && bias->shape[0] == n()) return;
   reject(fmt::format("{} of type {}", shape_text(*bias), bias->type),
          fmt::format("it must be F16, BF16 or F32 [{}]", n()));
-}
-
-/// Checks that the scales have the descriptor's groups. The error says which group_size the checkpoint has.
-void GemmProblem::check_group_size() const {
-  const std::int64_t groups = scales().shape[0];
-  const std::int64_t k = activations().shape[1];
-  const int group_size = descriptor_.group_size;
-  if (group_size == 0 ? groups == 1 : groups * group_size == k) return;
-  std::string remedy = "accepted: groups of 32, 64 or 128, or one of all of k";
-  for (const auto& [size, text] :
-       {std::pair{0, "group_size=all"}, {32, "group_size=32"}, {64, "group_size=64"}, {128, "group_size=128"}}) {
-    if (size == 0 ? groups != 1 : groups * size != k) continue;
-    W4a16Gemm changed = descriptor_;
-    changed.group_size = size;
-    remedy = remedy_of_change(changed, text, remedy);
-    break;
-  }
-  reject(shape_text(scales()), fmt::format("{} with k = {} has other groups", descriptor_.text(), k), remedy);
 }
 
 /// Checks that all scales are finite. A damaged file may hold others, and its weights would not be numbers.

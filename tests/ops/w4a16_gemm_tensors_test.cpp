@@ -33,7 +33,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"tensor mask: w4a16_gemm:group_size=32 has no such input; accepted: activations, qweight",
                 [](Case& c) { c.tensors[3].name = "mask"; }},
         BadCase{"tensor qweight of type U8: the descriptor", [](Case& c) { c.tensors[0].type = "U8"; }},
-        BadCase{"tensor qweight [64, 3]: w4a16_gemm:group_size=32 with m = 3, n = 24 and k = 64 wants [8, 24]",
+        BadCase{"tensor qweight [64, 3]: with n = 24 and k = 64 it looks like awq, not gptq of 4 bits; ask for "
+                "format=awq",
                 [](Case& c) {
                   c.tensors[0].shape = {64, 3};
                 }},
@@ -41,19 +42,31 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.tensors[3].name = "weights"; }},
         BadCase{"tensor bias: w4a16_gemm:group_size=32 has no such input; ask for bias=true, or leave it out",
                 [](Case& c) { c.tensors[3].name = "bias"; }},
-        BadCase{"tensor scales [1, 24]: w4a16_gemm:group_size=32 with k = 64 has other groups; ask for group_size=all",
+        BadCase{"tensor qweight [64, 4]: w4a16_gemm:group_size=32 with m = 3, n = 24 and k = 64 wants [8, 24]",
+                [](Case& c) {
+                  c.tensors[0].shape = {64, 4};
+                }},
+        BadCase{
+            "tensor qweight [16, 24]: with n = 24 and k = 64 it looks like 8-bit weights packed along k, not gptq of 4 "
+            "bits; ask for bits=8",
+            [](Case& c) {
+              c.tensors[0].shape = {16, 24};
+              c.tensors[3].shape = {2, 6};
+            }},
+        BadCase{"tensor scales [1, 24]: 1 group of 32 is for k = 32, but the words and activations are for k = 64; "
+                "give all "
+                "tensors for one k, and the group_size that the checkpoint's config states",
                 [](Case& c) { c.tensors[1].shape[0] = 1; }},
-        BadCase{"tensor scales [2, 24]: w4a16_gemm:group_size=32 with k = 128 has other groups; ask for group_size=64",
+        BadCase{"tensor scales [2, 24]: 2 groups of 32 are for k = 64, but the activations are for k = 128; give all",
                 [](Case& c) {
                   c.tensors[2].shape = {1, 128};
                 }},
+        BadCase{"tensor scales [5, 8]: 5 groups of 32 are for k = 160, but the activations are for k = 64; give all",
+                [](Case& c) {
+                  c.tensors[1].shape = {5, 8};
+                }},
         BadCase{
-            "tensor scales [5, 8]: w4a16_gemm:group_size=32 with k = 64 has other groups; accepted: groups of 32, 64",
-            [](Case& c) {
-              c.tensors[1].shape = {5, 8};
-            }},
-        BadCase{
-            "tensor scales [0, 24]: w4a16_gemm:group_size=32 with k = 64 has other groups; accepted: groups of 32, 64",
+            "tensor scales [0, 24]: 0 groups of 32 are for k = 0, but the words and activations are for k = 64; give",
             [](Case& c) { c.tensors[1].shape[0] = 0; }},
         BadCase{"n = 20: it must be a multiple of 8", [](Case& c) { c.tensors[1].shape[1] = 20; }},
         BadCase{"tensor activations [64]: it must have the dimensions [m, k]",
@@ -190,7 +203,8 @@ TEST(GemmTensors, AdvisesWhatTheDescriptorCanBe) {
   few.tensors[1].shape = {1, kN};
   few.tensors[2].shape = {1, 96};
   EXPECT_EQ(refusal_of(few),
-            "tensor scales [1, 24]: w4a16_gemm:group_size=64 with k = 96 has other groups; ask for group_size=all");
+            "tensor scales [1, 24]: 1 group of 64 is for k = 64, but the activations are for k = 96; give all tensors "
+            "for one k, and the group_size that the checkpoint's config states");
 }
 
 /// A case with dense weights of 24 columns.

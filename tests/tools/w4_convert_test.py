@@ -327,10 +327,10 @@ class Refused(Folder):
 
     def test_files_of_another_format(self):
         self.refused("gptq", "awq", files.safetensors(model("awq")),
-                     "4-bit gptq of n = 64, k = 768 and 3 groups has [96, 64]; accepted: layers in the format of --from, "
-                     "with weights of --bits bits")
+                     "with n = 64 it looks like awq, not gptq; use --from awq")
         self.refused("awq", "gptq", files.safetensors(model("gptq")),
-                     "n = 64 and k = 12 must be multiples of 8; name the format of the file with --from: gptq, gptq_v2, awq, symmetric")
+                     "with n = 64 it is packed along k, unlike awq; use --from gptq, gptq_v2 or symmetric, the format of the "
+                     "packer")
         self.refused("symmetric", "awq", files.safetensors(model("gptq")),
                      "--from symmetric stores no zeros; use --from gptq, gptq_v2 or awq, the format of the packer")
         self.refused("gptq", "awq", files.safetensors(model("symmetric", zeros=[8])),
@@ -341,7 +341,8 @@ class Refused(Folder):
     def test_eight_bits(self):
         content = packed(Layer(1), "gptq")
         content["qzeros"] = ("I32", [K // GROUP, N // 4], bytes(K // GROUP * N))
-        self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]")
+        self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]",
+                     "--bits", "4")
         data = files.safetensors(model("gptq", bits=8))
         self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 with gptq, gptq_v2 and "
                      "symmetric", "--bits", "8")
@@ -349,7 +350,7 @@ class Refused(Folder):
                      "which is 256: gptq_v2 cannot store it; accepted: 0 to 255", "--bits", "8")
         ordered = packed(Layer(1, zeros=[128], bits=8), "symmetric")
         ordered["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *(k // GROUP for k in range(K))))
-        self.refused("symmetric", "gptq", files.safetensors(ordered), "accepted: I32 [192], of 4 bits")
+        self.refused("symmetric", "gptq", files.safetensors(ordered), "accepted: I32 [192], of 4 bits", "--bits", "4")
 
     def test_layers_that_are_none(self):
         self.refused("gptq", "awq", files.safetensors({"x": ("F16", [2], bytes(4))}), "has no quantised layer")

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tools/files/input_file.hpp"
@@ -110,6 +111,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
 std::string read_checkpoint_index(const std::string& path) {
   const InputFile file(path);
+  refuse_lfs_pointer(file);
   if (file.bytes() > kLargestHeader) {
     throw BadInput(path, fmt::format("holds {} bytes, over the limit of {}", file.bytes(), kLargestHeader),
                    "give the index of a checkpoint");
@@ -117,6 +119,15 @@ std::string read_checkpoint_index(const std::string& path) {
   std::string text(file.bytes(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+void require_shard(const std::string& path, const std::string& index) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return;
+  throw BadInput(path,
+                 fmt::format("does not exist, although the index {} names it",
+                             printable(std::filesystem::path(index).filename().string())),
+                 "copy the missing file into the folder of the index");
 }
 
 std::map<std::string, std::string> parse_checkpoint_index(std::string_view text, const std::string& label) {

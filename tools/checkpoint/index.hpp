@@ -19,4 +19,7 @@ std::string read_checkpoint_index(const std::string& path);
 /// Throws BadInput.
 std::map<std::string, std::string> parse_checkpoint_index(std::string_view text, const std::string& label);
 
+/// Throws BadInput that names the index if the file `path`, which the index names, does not exist.
+void require_shard(const std::string& path, const std::string& index);
+
 }  // namespace cubit::tools

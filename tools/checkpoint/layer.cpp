@@ -122,7 +122,10 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
     std::map<std::string, std::vector<std::string>> shards;
     for (const auto& [tensor, shard] : index)
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);
-    for (const auto& [shard, names] : shards) read_shard(beside(file, shard), names);
+    for (const auto& [shard, names] : shards) {
+      require_shard(beside(file, shard), file);
+      read_shard(beside(file, shard), names);
+    }
   }
   if (!tensors_.empty()) return;
   if (layer.empty())

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cubit/w4_checkpoint.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,11 @@ struct QuantisedLayer {
   std::string name() const { return prefix.empty() ? "the layer" : prefix.substr(0, prefix.size() - 1); }
 };
 
-/// All quantised layers, in the order of the files. Throws BadInput if the types and shapes of a layer are not those of
-/// `format` with weights of `bits` bits, and if no layer exists.
-std::vector<QuantisedLayer> find_quantised_layers(const CheckpointReader& checkpoint, W4Format format, int bits);
+/// All quantised layers, in the order of the files. `bits` are those of every weight. Without a value each layer's own
+/// zeros or group index tell its bits, and a layer that has neither has 4. Throws BadInput if the types and shapes of a
+/// layer are not those of `format`, and if no layer exists.
+std::vector<QuantisedLayer> find_quantised_layers(const CheckpointReader& checkpoint, W4Format format,
+                                                  std::optional<int> bits);
 
 /// Throws a BadInput that gives the tensor's name, type and shape.
 [[noreturn]] void refuse_tensor(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy);

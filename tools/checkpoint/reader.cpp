@@ -28,6 +28,7 @@ CheckpointReader::CheckpointReader(const std::string& path) {
     if (paths.empty()) throw BadInput(index_, "the index names no tensor", "give a checkpoint's index");
   }
   for (const std::string& file : paths) {
+    if (has_index()) require_shard(file, index_);
     files_.push_back(std::make_unique<SafetensorsReader>(file));
     for (const HeaderEntry& tensor : files_.back()->tensors()) owners_.emplace(&tensor, files_.back().get());
   }

@@ -2,6 +2,7 @@
 // time. Each file of a sharded checkpoint becomes a file of the same name, and a new index names the file of each
 // tensor.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +13,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/checkpoint/config.hpp"
 #include "tools/checkpoint/quantised_layers.hpp"
 #include "tools/checkpoint/reader.hpp"
 #include "tools/files/output_file.hpp"
@@ -27,6 +32,7 @@
 #include "tools/options/context.hpp"
 #include "tools/safetensors/reader.hpp"
 #include "tools/safetensors/safetensors.hpp"
+#include "tools/text/console.hpp"
 #include "tools/text/error.hpp"
 #include "tools/text/quote.hpp"
 
@@ -39,7 +45,7 @@ A layer consists of the tensors NAME.qweight, NAME.scales, NAME.qzeros and NAME.
 metadata are copied. gptq and gptq_v2 differ only in their zeros, and a file does not name its layout, so --from must. A
 layer that the target layout cannot store is refused: awq has no activation order, no 8-bit weights and no zero of 16;
 gptq has no zero of 0; symmetric has only the zero 8 (128 for 8-bit weights). A symmetric layer without zeros does not
-say how many bits a weight has, so --bits must.)";
+say how many bits a weight has: its g_idx says it, else --bits must. Layers may have different bits.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -60,7 +66,7 @@ struct ConvertOptions {
   std::string to;
   std::string input;
   std::string output;
-  int bits = 4;
+  std::optional<int> bits;  ///< none: each layer tells its own
   int threads = 0;
   bool json = false;
 };
@@ -90,17 +96,26 @@ std::vector<std::uint32_t> read_words(const CheckpointReader& checkpoint, const 
 
 class Conversion {
  public:
-  Conversion(const CheckpointReader& checkpoint, W4Format from, W4Format to, int bits, int threads)
+  Conversion(const CheckpointReader& checkpoint, W4Format from, W4Format to, std::optional<int> bits, int threads)
       : checkpoint_(checkpoint),
         from_(from),
         to_(to),
         threads_(threads),
-        layers_(find_quantised_layers(checkpoint, from, bits)) {
+        layers_(find_quantised_layers(checkpoint, from, bits)),
+        evidence_(read_quantisation_configs(checkpoint.path())) {
     for (const QuantisedLayer& layer : layers_) check(layer);
     plan();
   }
   std::size_t layers() const { return layers_.size(); }
   std::size_t others() const { return others_; }
+  /// The bits of the layers, each number once.
+  std::set<int> bits() const {
+    std::set<int> bits;
+    for (const QuantisedLayer& layer : layers_) bits.insert(layer.sizes.bits);
+    return bits;
+  }
+  /// What contradicts --from; empty if nothing does.
+  std::string warning() const { return evidence_.warning(); }
 
   /// Writes the converted file `index` of the checkpoint.
   void write(std::size_t index, OutputFile& output) const {
@@ -124,11 +139,16 @@ class Conversion {
 
  private:
   /// Refuses a layer that the other format cannot store, before anything is written. Only the small tensors are read.
-  void check(const QuantisedLayer& layer) const {
+  void check(const QuantisedLayer& layer) {
+    if (layer.sizes.bits == 8 && (from_ == W4Format::awq || to_ == W4Format::awq))
+      refuse_tensor(*layer.qweight, "awq has weights of 4 bits, and this layer has 8",
+                    "accepted for such layers: gptq, gptq_v2, symmetric");
     if (layer.g_idx != nullptr) check_order(layer);
+    const std::vector<std::uint32_t> stored = read_words(checkpoint_, layer.qzeros);
+    const W4LayerSizes& sizes = layer.sizes;
+    evidence_.add(layer.name(), {from_, sizes.bits, sizes.k, sizes.groups, {}}, stored);
     std::vector<std::uint32_t> zeros(stores_zeros(to_) ? layer.sizes.qzeros_words() : 0);
-    named(layer,
-          [&] { convert_qzeros(from_, to_, layer.sizes, read_words(checkpoint_, layer.qzeros), zeros, threads_); });
+    named(layer, [&] { convert_qzeros(from_, to_, sizes, stored, zeros, threads_); });
   }
   void check_order(const QuantisedLayer& layer) const {
     const HeaderEntry& g_idx = *layer.g_idx;
@@ -228,6 +248,7 @@ class Conversion {
   W4Format to_;
   int threads_;
   std::vector<QuantisedLayer> layers_;
+  W4Evidence evidence_;
   std::vector<std::vector<Item>> items_;  ///< for each file
   std::size_t others_ = 0;                ///< tensors that belong to no layer
 };
@@ -266,7 +287,7 @@ void write_several(const Conversion& conversion, const CheckpointReader& checkpo
   write_file(folder, index, conversion.index_of(names));
 }
 
-int convert_checkpoint(const ConvertOptions& options) {
+int convert_checkpoint(const ConvertOptions& options, Console& console) {
   const W4Format from = parse_format("--from", options.from);
   const W4Format to = parse_format("--to", options.to);
   if (from == to)
@@ -274,28 +295,30 @@ int convert_checkpoint(const ConvertOptions& options) {
                    fmt::format("accepted: another of {}", w4_format_names()));
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (options.bits != 4 && options.bits != 8)  // CLI11 accepts an empty word
+  if (options.bits && *options.bits != 4 && *options.bits != 8)  // CLI11 accepts an empty word
     throw BadInput("--bits", "is not a valid number of bits", "accepted: 4, 8");
   if (options.bits == 8 && (from == W4Format::awq || to == W4Format::awq))
     throw BadInput("--bits 8", "awq has weights of 4 bits", "accepted: 4, or 8 with gptq, gptq_v2 and symmetric");
   const CheckpointReader checkpoint(options.input);
   const Conversion conversion(checkpoint, from, to, options.bits, threads);
+  if (const std::string warning = conversion.warning(); !warning.empty()) console.say(warning);
   if (checkpoint.has_index())
     write_several(conversion, checkpoint, options.output);
   else
     write_one(conversion, checkpoint.path(), options.output);
+  const std::set<int> bits = conversion.bits();
   if (options.json) {
     print_json({{"from", options.from},
                 {"to", options.to},
-                {"bits", options.bits},
+                {"bits", bits.size() == 1 ? nlohmann::ordered_json(*bits.begin()) : nlohmann::ordered_json(bits)},
                 {"layers", conversion.layers()},
                 {"others", conversion.others()},
                 {checkpoint.has_index() ? "output_folder" : "output_file", options.output}});
     return kExitGood;
   }
   fmt::print("{} {} of {} bits from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
-             conversion.layers() == 1 ? "layer" : "layers", options.bits, options.from, options.to, conversion.others(),
-             conversion.others() == 1 ? "tensor" : "tensors", printable(options.output));
+             conversion.layers() == 1 ? "layer" : "layers", fmt::join(bits, " and "), options.from, options.to,
+             conversion.others(), conversion.others() == 1 ? "tensor" : "tensors", printable(options.output));
   return kExitGood;
 }
 
@@ -314,12 +337,17 @@ void add_convert(CLI::App& app, Context& context) {
       ->add_option("--output", options->output,
                    "The safetensors file to write, or the folder for several files; existing files are replaced")
       ->required();
-  command->add_option("--bits", options->bits, "Bits of a weight: 4 (default) or 8")->check(CLI::IsMember({4, 8}));
+  command
+      ->add_option("--bits", options->bits,
+                   "Bits of every weight: 4 or 8 (default: what each layer's zeros or g_idx say, else 4)")
+      ->check(CLI::IsMember({4, 8}));
   command->add_option("--threads", options->threads, "Number of threads (default: number of processors)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);
-  command->final_callback([options, &context] { context.action = [options] { return convert_checkpoint(*options); }; });
+  command->final_callback([options, &context] {
+    context.action = [options, &context] { return convert_checkpoint(*options, context.console); };
+  });
 }
 
 }  // namespace cubit::tools

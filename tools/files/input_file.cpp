@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "tools/text/error.hpp"
 #include "tools/text/quote.hpp"
@@ -52,6 +54,16 @@ void InputFile::read(std::uint64_t begin, std::span<std::byte> dst) const {
     begin += static_cast<std::uint64_t>(got);
     dst = dst.subspan(static_cast<std::size_t>(got));
   }
+}
+
+void refuse_lfs_pointer(const InputFile& file) {
+  constexpr std::string_view kStart = "version https://git-lfs.github.com/spec/";
+  std::array<char, kStart.size()> start{};
+  if (file.bytes() < start.size()) return;
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  if (std::string_view(start.data(), start.size()) != kStart) return;
+  throw BadInput(file.path(), "is a git-LFS pointer, a short text in the place of the file itself",
+                 "download the file: git lfs pull");
 }
 
 void require_memory(std::uint64_t bytes, const std::string& path) {

@@ -27,6 +27,10 @@ class InputFile {
   std::uint64_t bytes_ = 0;
 };
 
+/// Throws BadInput if the file is a git-LFS pointer: a clone without git-LFS has a short text in the place of each large
+/// file.
+void refuse_lfs_pointer(const InputFile& file);
+
 /// Throws BadInput if `bytes`, the memory that reading `path` takes, exceed the machine's memory. The system
 /// overcommits memory and kills a process that uses too much, so the check comes first.
 void require_memory(std::uint64_t bytes, const std::string& path);

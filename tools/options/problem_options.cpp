@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "tools/checkpoint/config.hpp"
+#include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
 #include "tools/files/output_file.hpp"
 #include "tools/kernels/catalogue.hpp"
@@ -96,6 +98,17 @@ std::vector<TensorView> tensors_of(const CheckpointLayer& layer, const std::stri
   return tensors;
 }
 
+/// Adds to the error about the number of groups which group size the checkpoint states. Does nothing for other errors.
+void refuse_group_size(const std::vector<W4Config>& configs, const Error& error) {
+  if (!std::string_view(error.given()).starts_with("tensor scales [")) return;
+  for (const W4Config& config : configs) {
+    if (!config.group_size) continue;
+    throw BadInput(error.given(),
+                   fmt::format("{}, and {} says group_size={}", error.why(), config.file, *config.group_size),
+                   error.remedy());
+  }
+}
+
 [[noreturn]] void refuse_weights_alone() {
   throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
@@ -111,16 +124,21 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
   std::vector<cubit_tensor> inputs;
   if (file) append(inputs, file->tensors());
   append(inputs, of_layer);
+  const std::vector<W4Config> configs =
+      options.weights ? read_quantisation_configs(*options.weights) : std::vector<W4Config>{};
   const std::string descriptor = Problem::fit_descriptor(options.descriptor, inputs, numbers);
   try {
     Case made = {descriptor, Problem(descriptor, inputs, numbers)};
     if (descriptor != usual)
       console.say(fmt::format("{} has the alignment of the given tensors: {}", usual, descriptor));
+    const std::string warning = contradictions_of_case(descriptor, inputs, configs);
+    if (!warning.empty()) console.say(warning);
     return made;
   } catch (const Error& error) {
     if (layer && has_bias(*layer) && error.given() == "tensor bias")
       refuse_bias(descriptor, options.layer.value_or(""), error);
     if (layer && !file && error.given() == "tensors without activations") refuse_weights_alone();
+    refuse_group_size(configs, error);
     throw;
   }
 }

@@ -9,6 +9,7 @@ namespace cubit::tools {
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   if (file_.bytes() == 0) throw BadInput(path, "is empty", "give a safetensors file");
+  refuse_lfs_pointer(file_);
   std::array<std::byte, kLengthBytes> start{};
   const std::span read_start = std::span(start).first(std::min<std::size_t>(file_.bytes(), kLengthBytes));
   file_.read(0, read_start);

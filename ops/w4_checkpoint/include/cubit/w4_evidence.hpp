@@ -1,0 +1,158 @@
+// Compares what a checkpoint says about its own layout with what it is read as. Files do not always name their format,
+// and a file's own words may be wrong. A contradiction is therefore a warning: nothing here changes what is read.
+//
+//   W4Evidence evidence({{"config.json", "gptq_v2"}});               // what the files beside the weights state
+//   evidence.add("model.layers.0.mlp.down_proj", {W4Format::gptq, 4, 4096, 32, false}, qzeros);
+//   if (!evidence.warning().empty()) log(evidence.warning());
+#pragma once
+
+#include <cubit/w4_checkpoint.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cubit {
+
+/// The statements of one file beside the weights: quantize_config.json, or quantization_config of config.json. A member
+/// without a value is not stated, or not stated for every layer.
+struct W4Config {
+  std::string file;  ///< the file's name, for the warning
+  std::optional<std::string> checkpoint_format = {};
+  std::optional<std::int64_t> bits = {};
+  std::optional<std::int64_t> group_size = {};  ///< -1: one group of all input features
+  std::optional<bool> sym = {};
+  std::optional<bool> desc_act = {};
+  bool static_groups = false;  ///< with desc_act, groups are in the order of k all the same
+};
+
+/// How a layer is read.
+struct W4Reading {
+  W4Format format = W4Format::gptq;
+  int bits = 4;
+  std::int64_t k = 0;
+  std::int64_t groups = 1;
+  /// Whether groups are read from g_idx. Without a value the reading does not depend on the order of groups.
+  std::optional<bool> activation_order = {};
+};
+
+/// The value that all stored zeros of `bits` bits have in common, or nothing if they differ or if there is none.
+inline std::optional<int> common_stored_zero(int bits, std::span<const std::uint32_t> qzeros) {
+  if (qzeros.empty()) return std::nullopt;
+  const std::uint32_t zero = qzeros.front() & ((1u << bits) - 1);
+  std::uint32_t word = 0;
+  for (int place = 0; place < 32; place += bits) word |= zero << place;
+  const bool all = std::all_of(qzeros.begin(), qzeros.end(), [&](std::uint32_t one) { return one == word; });
+  return all ? std::optional(static_cast<int>(zero)) : std::nullopt;
+}
+
+/// Collects the contradictions of a checkpoint's layers.
+class W4Evidence {
+ public:
+  explicit W4Evidence(std::vector<W4Config> configs) : configs_(std::move(configs)) {}
+
+  /// Adds a layer. `qzeros` are its stored zeros, empty for a format that stores none. `layer` may be empty.
+  void add(const std::string& layer, const W4Reading& reading, std::span<const std::uint32_t> qzeros) {
+    ++layers_;
+    if (layers_ == 1) reading_ = reading;
+    const std::optional<int> zero = common_stored_zero(reading.bits, qzeros);
+    add_zeros(layer, reading, zero);
+    for (const W4Config& config : configs_) {
+      add_format(layer, reading, config);
+      add_sizes(layer, reading, config);
+      add_symmetry(layer, reading, config, zero, !qzeros.empty());
+      add_order(layer, reading, config);
+    }
+  }
+
+  /// One sentence with all contradictions, or an empty text if there is none.
+  std::string warning() const {
+    if (clauses_.empty()) return {};
+    std::string text = "the weights are read as " + std::string(text_of(reading_.format)) + ", but ";
+    for (std::size_t i = 0; i < clauses_.size(); ++i) text += (i == 0 ? "" : "; ") + text_of_clause(clauses_[i]);
+    return text + "; if that is right, " +
+           (other_.empty() ? "ask for what the checkpoint has" : "read them as " + other_);
+  }
+
+ private:
+  struct Clause {
+    std::string text;
+    std::string layer;  ///< the first one
+    int layers = 1;
+  };
+
+  void say(const std::string& layer, const std::string& text) {
+    const auto found = std::find_if(clauses_.begin(), clauses_.end(), [&](const Clause& c) { return c.text == text; });
+    if (found == clauses_.end())
+      clauses_.push_back({text, layer});
+    else
+      ++found->layers;
+  }
+  /// Some layers of several are counted, and the first is named.
+  std::string text_of_clause(const Clause& clause) const {
+    if (clause.layers == layers_) return clause.text;
+    return clause.text + " (" + std::to_string(clause.layers) + " of " + std::to_string(layers_) + " layers, first " +
+           clause.layer + ")";
+  }
+
+  /// A symmetric file stores the middle, and gptq the middle less one. The other version's number in every place is
+  /// what a symmetric file of the other version looks like.
+  void add_zeros(const std::string& layer, const W4Reading& reading, std::optional<int> zero) {
+    const int middle = 1 << (reading.bits - 1);
+    const bool is_gptq = reading.format == W4Format::gptq;
+    if (!zero || (!is_gptq && reading.format != W4Format::gptq_v2) || *zero != (is_gptq ? middle : middle - 1)) return;
+    other_ = is_gptq ? "gptq_v2" : "gptq";
+    say(layer, "every stored zero is " + std::to_string(*zero) + ", as in a symmetric file of " +
+                   (is_gptq ? "gptq_v2" : "gptq"));
+  }
+  void add_format(const std::string& layer, const W4Reading& reading, const W4Config& config) {
+    const std::string stated = config.checkpoint_format.value_or("");
+    if (stated != "gptq" && stated != "gptq_v2") return;
+    const bool has_no_zeros = reading.format == W4Format::symmetric;  // the two versions do not differ then
+    if (has_no_zeros || stated == text_of(reading.format)) return;
+    other_ = stated;
+    say(layer, config.file + " says checkpoint_format=" + stated);
+  }
+  void add_sizes(const std::string& layer, const W4Reading& reading, const W4Config& config) {
+    if (config.bits && *config.bits != reading.bits)
+      say(layer,
+          config.file + " says bits=" + std::to_string(*config.bits) + " and not " + std::to_string(reading.bits));
+    // Activation order allows a slice of k beside the groups of all of k.
+    if (!config.group_size || reading.groups < 1 || reading.activation_order.value_or(false)) return;
+    const std::int64_t size = *config.group_size == -1 ? reading.k : *config.group_size;
+    if (size > 0 && (reading.k + size - 1) / size == reading.groups) return;
+    say(layer, config.file + " says group_size=" + std::to_string(*config.group_size) +
+                   ", and k = " + std::to_string(reading.k) + " has " + std::to_string(reading.groups) +
+                   (reading.groups == 1 ? " group" : " groups"));
+  }
+  void add_symmetry(const std::string& layer, const W4Reading& reading, const W4Config& config, std::optional<int> zero,
+                    bool has_zeros) {
+    if (!config.sym) return;
+    const int middle = 1 << (reading.bits - 1);
+    const int less = reading.format == W4Format::gptq ? 1 : 0;
+    if (*config.sym && has_zeros && (!zero || *zero + less != middle)) {
+      say(layer, config.file + " says sym=true, and " +
+                     (zero ? "every zero is read as " + std::to_string(*zero + less) : "the zeros differ"));
+    }
+    if (!*config.sym && reading.format == W4Format::symmetric) say(layer, config.file + " says sym=false");
+  }
+  void add_order(const std::string& layer, const W4Reading& reading, const W4Config& config) {
+    if (!config.desc_act || !reading.activation_order || reading.groups == 1) return;
+    if (*config.desc_act == *reading.activation_order || (*config.desc_act && config.static_groups)) return;
+    say(layer, config.file + (*config.desc_act ? " says desc_act=true, and activation_order is false"
+                                               : " says desc_act=false, and activation_order is true"));
+  }
+
+  std::vector<W4Config> configs_;
+  std::vector<Clause> clauses_;
+  W4Reading reading_;
+  std::string other_;  ///< the format that the evidence names
+  int layers_ = 0;
+};
+
+}  // namespace cubit

@@ -1,0 +1,17 @@
+// Finds what contradicts the way in which a case reads the weights of a checkpoint.
+#pragma once
+
+#include <cubit/check.hpp>
+#include <cubit/w4_evidence.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cubit::tools {
+
+/// One sentence about the packed weights among `inputs`, which the canonical `descriptor` takes, or an empty text if
+/// nothing contradicts the descriptor. `configs` are the statements of the files beside the weights.
+std::string contradictions_of_case(const std::string& descriptor, std::span<const cubit_tensor> inputs,
+                                   std::vector<W4Config> configs);
+
+}  // namespace cubit::tools
