@@ -179,8 +179,7 @@ const Compiler* Engine::find_compiler(std::optional<Failure>& why) {
   const std::lock_guard lock(compiler_mutex_);
   if (compiler_) return compiler_.get();
   try {
-    auto found = load_nvrtc(settings_.nvrtc_path, cuda_driver_major(), settings_.nvrtc_folders,
-                            settings_.nvrtc_folder);
+    auto found = load_nvrtc(settings_.nvrtc_path, cuda_driver_major(), settings_.nvrtc_folders, settings_.nvrtc_folder);
     // A library that cannot report its version cannot compile either. The query finds that out now instead of at every
     // request.
     const std::string version = found->version().text();

@@ -13,9 +13,9 @@
 #include <system_error>
 
 #include "cubit_commit.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 #include "tools/options/context.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
 
 namespace {
 

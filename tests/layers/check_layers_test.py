@@ -38,6 +38,12 @@ VIOLATIONS = [
     ("check/gqa/x.cpp", '#include "runtime/engine.hpp"', "check may not include"),
     ("check/gqa/x.cpp", '#include "tools/main.hpp"', "check may not include"),
     ("check/gqa/x.cpp", '#include "problem.hpp"', "names its file from the root"),
+    ("files/x.cpp", '#include "tools/main.hpp"', "files may not include"),
+    ("files/x.cpp", '#include "runtime/engine.hpp"', "files may not include"),
+    ("calibrate/x.cpp", '#include "ops/operator.hpp"', "calibrate may not include"),
+    ("calibrate/x.cpp", 'void f() { std::cout << "x"; }', "never prints"),
+    ("bench/x.cpp", '#include "files/header.hpp"', "bench sees only"),
+    ("tools/main.cpp", '#include "calibrate/statistics.hpp"', "tools sees only"),
     ("check/x.cpp", 'void f() { std::cout << "x"; }', "never prints"),
     ("tools/main.cpp", '#include "check/problem.hpp"', "tools sees only"),
     ("tools/main.cpp", '#include "runtime/engine.hpp"', "tools sees only"),
@@ -92,6 +98,8 @@ ALLOWED = [
     ("tools/main.cpp", "#include <cubit/cubit.hpp>"),
     ("tools/main.cpp", '#include "tools/own.hpp"'),
     ("tools/main.cpp", '#include "generated_commit.hpp"'),
+    ("tools/main.cpp", '#include "files/header.hpp"'),
+    ("calibrate/x.cpp", '#include "files/header.hpp"'),
     ("bench/engine_bench.cpp", '#include "runtime/engine.hpp"'),
     ("tools/main.cpp", 'void f() { std::cout << "x"; std::exit(1); }'),
     ("examples/x/kernel.cuh", '#include "core/types.cuh"'),
@@ -99,7 +107,8 @@ ALLOWED = [
 
 AROUND = ["templates/core/types.cuh", "codegen/architecture.hpp", "base/error.hpp", "runtime/engine.hpp", "tools/own.hpp",
           "ops/operator.hpp", "ops/gemm/gemm.hpp", "ops/gqa/gqa.hpp", "ops/gqa/include/cubit/gqa.h",
-          "ops/element/include/cubit/element.hpp", "capi/handles.hpp", "check/problem.hpp", "templates/embedded.hpp"]
+          "ops/element/include/cubit/element.hpp", "capi/handles.hpp", "check/problem.hpp", "templates/embedded.hpp",
+          "files/header.hpp"]
 
 
 def complaints(file: str, line: str) -> list[str]:

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 #include "tests/tools/support.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
+#include "files/safetensors/safetensors.hpp"
 #include "tests/tools/one_sentence.hpp"
 #include "tests/tools/program.hpp"
-#include "tools/safetensors/safetensors.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "files/text/error.hpp"
 #include "tools/bench/roofline.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "files/text/error.hpp"
 #include "tests/tools/support.hpp"
 #include "tools/checkpoint/index.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
 #include "tests/tools/safetensors_views.hpp"
-#include "tools/safetensors/safetensors.hpp"
-#include "tools/text/error.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Proves that an output file appears completely or not at all, that links are followed, and that left-over files of a
 // killed process do no harm.
-#include "tools/files/output_file.hpp"
+#include "files/output_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "files/output_folder.hpp"
+#include "files/text/error.hpp"
 #include "tests/tools/support.hpp"
-#include "tools/files/output_folder.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

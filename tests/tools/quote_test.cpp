@@ -1,12 +1,12 @@
 // Proves that foreign text never reaches a terminal unescaped or at full length, and that harmless text stays
 // unchanged.
-#include "tools/text/quote.hpp"
+#include "files/text/quote.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -1,6 +1,6 @@
 // Proves that the safetensors reader returns accepted files exactly, and that every rule a hostile file can break is a
 // BadInput whose sentence names the rule. Proves also that the reader accepts the writer's files.
-#include "tools/safetensors/safetensors.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 #include <filesystem>
 #include <random>
 
+#include "files/output_file.hpp"
+#include "files/safetensors/reader.hpp"
+#include "files/text/error.hpp"
 #include "tests/tools/safetensors_views.hpp"
 #include "tests/tools/support.hpp"
-#include "tools/files/output_file.hpp"
-#include "tools/safetensors/reader.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/safetensors/header.hpp"
-#include "tools/safetensors/safetensors.hpp"
+#include "files/safetensors/header.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 namespace cubit::tools::test {
 

@@ -6,8 +6,8 @@
 
 #include <set>
 
+#include "files/text/error.hpp"
 #include "tools/bench/table.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "cubit_commit.hpp"
+#include "files/text/format.hpp"
 #include "tools/options/problem_options.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "tools/files/output_file.hpp"
-#include "tools/text/format.hpp"
+#include "files/output_file.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

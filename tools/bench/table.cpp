@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "files/text/format.hpp"
 #include "tools/options/arguments.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 

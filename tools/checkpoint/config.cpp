@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "tools/files/input_file.hpp"
-#include "tools/text/error.hpp"
+#include "files/input_file.hpp"
+#include "files/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

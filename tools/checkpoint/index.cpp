@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tools/files/input_file.hpp"
-#include "tools/safetensors/safetensors.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/input_file.hpp"
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

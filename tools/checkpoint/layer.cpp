@@ -10,9 +10,9 @@
 #include <set>
 #include <system_error>
 
+#include "files/safetensors/reader.hpp"
+#include "files/text/error.hpp"
 #include "tools/checkpoint/index.hpp"
-#include "tools/safetensors/reader.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/safetensors/safetensors.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 namespace cubit::tools {
 

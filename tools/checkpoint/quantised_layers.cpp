@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

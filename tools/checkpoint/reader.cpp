@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 #include "tools/checkpoint/index.hpp"
 #include "tools/checkpoint/layer.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

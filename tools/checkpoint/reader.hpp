@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/safetensors/reader.hpp"
+#include "files/safetensors/reader.hpp"
 
 namespace cubit::tools {
 

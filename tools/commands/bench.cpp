@@ -9,6 +9,8 @@
 #include <memory>
 #include <new>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 #include "tools/bench/benchmark.hpp"
 #include "tools/bench/results.hpp"
 #include "tools/bench/roofline.hpp"
@@ -16,8 +18,6 @@
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/problem_options.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

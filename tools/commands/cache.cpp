@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "files/text/quote.hpp"
 #include "tools/options/context.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <thread>
 
-#include "tools/files/output_folder.hpp"
+#include "files/output_folder.hpp"
+#include "files/text/error.hpp"
 #include "tools/kernels/compile_jobs.hpp"
 #include "tools/options/score_files.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -24,17 +24,17 @@
 #include <utility>
 #include <vector>
 
+#include "files/output_file.hpp"
+#include "files/output_folder.hpp"
+#include "files/safetensors/reader.hpp"
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 #include "tools/checkpoint/config.hpp"
 #include "tools/checkpoint/quantised_layers.hpp"
 #include "tools/checkpoint/reader.hpp"
-#include "tools/files/output_file.hpp"
-#include "tools/files/output_folder.hpp"
 #include "tools/options/context.hpp"
-#include "tools/safetensors/reader.hpp"
-#include "tools/safetensors/safetensors.hpp"
 #include "tools/text/console.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

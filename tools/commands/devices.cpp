@@ -3,9 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 #include "tools/options/context.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

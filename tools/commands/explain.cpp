@@ -5,14 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "tools/files/output_folder.hpp"
+#include "files/output_folder.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 #include "tools/kernels/counters.hpp"
 #include "tools/kernels/device_case.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/context.hpp"
 #include "tools/pictures/plan_pictures.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "files/text/quote.hpp"
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/context.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

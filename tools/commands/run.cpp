@@ -5,14 +5,14 @@
 #include <thread>
 #include <utility>
 
+#include "files/output_file.hpp"
+#include "files/text/error.hpp"
 #include "tools/bench/benchmark.hpp"
-#include "tools/files/output_file.hpp"
 #include "tools/kernels/check.hpp"
 #include "tools/kernels/compile_jobs.hpp"
 #include "tools/kernels/counters.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/problem_options.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

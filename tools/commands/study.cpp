@@ -7,12 +7,12 @@
 #include <memory>
 #include <new>
 
+#include "files/text/error.hpp"
 #include "tools/bench/benchmark.hpp"
 #include "tools/bench/results.hpp"
 #include "tools/bench/table.hpp"
 #include "tools/options/problem_options.hpp"
 #include "tools/study/split_k.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "files/text/error.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/context.hpp"
-#include "tools/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

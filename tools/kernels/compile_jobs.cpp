@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/parallel.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "tools/text/format.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

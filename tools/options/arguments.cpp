@@ -11,8 +11,8 @@
 #include <iostream>
 #include <istream>
 
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

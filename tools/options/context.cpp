@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "files/text/quote.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/score_files.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <cctype>
 
+#include "files/output_file.hpp"
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 #include "tools/checkpoint/config.hpp"
 #include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
-#include "tools/files/output_file.hpp"
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/context.hpp"
-#include "tools/safetensors/safetensors.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -5,8 +5,8 @@
 #include <cubit/cubit.hpp>
 #include <fstream>
 
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

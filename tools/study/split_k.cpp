@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 #include "tools/options/arguments.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/text/format.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 

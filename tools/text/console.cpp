@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "tools/text/quote.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

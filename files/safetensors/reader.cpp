@@ -1,9 +1,9 @@
-#include "tools/safetensors/reader.hpp"
+#include "files/safetensors/reader.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "tools/text/error.hpp"
+#include "files/text/error.hpp"
 
 namespace cubit::tools {
 

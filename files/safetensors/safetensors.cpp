@@ -1,4 +1,4 @@
-#include "tools/safetensors/safetensors.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tools/safetensors/header.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/safetensors/header.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

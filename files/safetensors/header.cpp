@@ -1,7 +1,7 @@
 // Reads the header with a small state machine on the JSON parser's events, because a header has one fixed structure.
 // The reader stops at the first violation, whatever the size or depth of the JSON, and never builds a tree from a
 // stranger's file.
-#include "tools/safetensors/header.hpp"
+#include "files/safetensors/header.hpp"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "tools/safetensors/safetensors.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

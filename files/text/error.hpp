@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tools/text/quote.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 

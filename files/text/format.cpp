@@ -1,4 +1,4 @@
-#include "tools/text/format.hpp"
+#include "files/text/format.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "tools/text/quote.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

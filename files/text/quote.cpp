@@ -1,11 +1,11 @@
-#include "tools/text/quote.hpp"
+#include "files/text/quote.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "tools/text/format.hpp"
+#include "files/text/format.hpp"
 
 namespace cubit::tools {
 namespace {

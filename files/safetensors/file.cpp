@@ -1,7 +1,7 @@
 // Reads safetensors files from disk into memory.
-#include "tools/files/input_file.hpp"
-#include "tools/safetensors/reader.hpp"
-#include "tools/safetensors/safetensors.hpp"
+#include "files/input_file.hpp"
+#include "files/safetensors/reader.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 namespace cubit::tools {
 SafetensorsFile::SafetensorsFile(const std::string& path)

@@ -1,4 +1,4 @@
-#include "tools/files/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

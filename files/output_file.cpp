@@ -1,4 +1,4 @@
-#include "tools/files/output_file.hpp"
+#include "files/output_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "tools/text/error.hpp"
+#include "files/text/error.hpp"
 
 namespace cubit::tools {
 namespace {

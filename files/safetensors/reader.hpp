@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/files/input_file.hpp"
-#include "tools/safetensors/header.hpp"
+#include "files/input_file.hpp"
+#include "files/safetensors/header.hpp"
 
 namespace cubit::tools {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/safetensors/safetensors.hpp"
+#include "files/safetensors/safetensors.hpp"
 
 namespace cubit::tools {
 

@@ -1,11 +1,11 @@
-#include "tools/files/output_folder.hpp"
+#include "files/output_folder.hpp"
 
 #include <filesystem>
 #include <system_error>
 
-#include "tools/files/output_file.hpp"
-#include "tools/text/error.hpp"
-#include "tools/text/quote.hpp"
+#include "files/output_file.hpp"
+#include "files/text/error.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 
