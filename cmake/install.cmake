@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 # <cubit/cubit.hpp> needs C++20. <cubit/cubit.h> is plain C and has no requirements.
 target_compile_features(libcubit INTERFACE cxx_std_20)
-install(TARGETS libcubit libcubit_check EXPORT cubit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS libcubit libcubit_check libcubit_calibrate EXPORT cubit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # The common public headers, and each operator's argument struct.
 file(GLOB surfaces ${PROJECT_SOURCE_DIR}/include/cubit ${PROJECT_SOURCE_DIR}/ops/*/include/cubit)

@@ -3,7 +3,7 @@
 # only looks, in well under a second, and says nothing.
 #
 #   scripts/setup.sh --run   what `make run` needs
-#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark and git
+#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy and git
 #   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14
 #
 # Packages are installed with apt as root or through a sudo that asks no password; otherwise the one command to run is
@@ -47,6 +47,7 @@ find_tools() {
   have make || need make
   have ninja || need ninja-build
   have python3 || need python3
+  [ "$want_tests" = no ] || python3 -c 'import numpy' 2>/dev/null || need python3-numpy
   have cmake && at_least 3.25 "$(cmake --version | sed -n '1s/[^0-9]*//p')" || need cmake
   compiler=${CXX:-c++}
   have "$compiler" || { need g++; compiler=c++; }

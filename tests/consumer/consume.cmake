@@ -44,6 +44,8 @@ if(NOT said STREQUAL expected)
   message(FATAL_ERROR "the consumer said\n  ${said}instead of\n  ${expected}")
 endif()
 
+step(${SCRATCH}/build/calibrate)
+
 # The installed command line starts from its new place.
 if(EXISTS ${SCRATCH}/moved/bin/cubit)
   step(${SCRATCH}/moved/bin/cubit --help)

@@ -20,7 +20,7 @@ README_LINES = 120
 FIELDS = "| field | default | accepts | meaning |"
 TENSORS = "| tensor | shape | note |"
 # A path in backticks that begins with a folder of the tree; patterns with <, * or … are not paths.
-FOLDERS = "base|bench|capi|check|cmake|codegen|docs|examples|files|include|ops|runtime|scripts|templates|tests|tools"
+FOLDERS = "base|bench|calibrate|capi|check|cmake|codegen|docs|examples|files|include|ops|runtime|scripts|templates|tests|tools"
 PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]*)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # the text of a link may be broken over lines
 

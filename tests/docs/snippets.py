@@ -1,21 +1,22 @@
 """Executes the commands and compiles the programs of README.md and docs/, so that no page shows what does not work.
 
-  snippets.py ROOT --tool PATH --library PATH --include FOLDER... [--cxx NAME] [--cc NAME] [--flags TEXT] [PAGE...]
+  snippets.py ROOT --tool PATH --library PATH... --include FOLDER... [--cxx NAME] [--cc NAME] [--flags TEXT] [PAGE...]
 
 The words behind the three backticks of a code block say how the block is checked:
 
   sh                      Every command begins with "cubit ". The block is executed; the exit code must be 0.
   sh no-run               The block needs a GPU, root, a network or a build. It is only parsed, by `bash -n`.
   cpp, c                  A fragment. It must compile as the body of a function that has the names of PRELUDE.
-  cpp program, c program  A complete program. It is compiled, linked to libcubit and run without arguments; the exit
+  cpp program, c program  A complete program. It is compiled, linked to the libraries and run without arguments; the exit
                           code must be 0.
+  python                  A program with NumPy. It is run; the exit code must be 0.
   cuda, cmake, json, text Shown to the reader, not checked.
 
 A further word file=NAME writes the block to the file NAME first, where later commands of the page find it.
 
 All blocks of a page share one temporary folder. The folder holds `examples`, a link to the tree's folder, and the
 stand-ins that STAND_INS lists. All pages share one new kernel cache. GPUs are hidden, so that commands run on the CPU
-device on every machine. Python's standard library only.
+device on every machine. The script needs only Python's standard library; python blocks may need NumPy.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
-LANGUAGES = {"sh", "cpp", "c", "cuda", "cmake", "json", "text"}
+LANGUAGES = {"sh", "cpp", "c", "python", "cuda", "cmake", "json", "text"}
 MODES = {"sh": {"no-run"}, "cpp": {"program"}, "c": {"program"}}
 TIME_LIMIT = 120  # seconds for one block
 
@@ -108,16 +109,16 @@ class Tools:
 
     root: Path
     tool: str
-    library: Path
+    libraries: list[Path]
     includes: list[str]
     compilers: dict[str, str]  # by language
     flags: list[str] = field(default_factory=list)
     scratch: Path = Path()
 
     def environment(self) -> dict[str, str]:
-        libraries = f"{self.library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        folders = [*(str(library.parent) for library in self.libraries), os.environ.get("LD_LIBRARY_PATH", "")]
         return {**os.environ, "PATH": f"{self.scratch / 'bin'}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "",
-                "CUBIT_CACHE_DIR": str(self.scratch / "cache"), "LD_LIBRARY_PATH": libraries}
+                "CUBIT_CACHE_DIR": str(self.scratch / "cache"), "LD_LIBRARY_PATH": ":".join(folders)}
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
@@ -200,7 +201,7 @@ def check_code(block: Block, folder: Path, tools: Tools) -> str:
         return run([*compile_it, "-fsyntax-only", source], folder, tools)
     source.write_text(block.text, encoding="utf-8")
     program = source.with_suffix("")
-    failed = run([*compile_it, source, "-o", program, tools.library], folder, tools)
+    failed = run([*compile_it, source, "-o", program, *tools.libraries], folder, tools)
     return failed or run([program], folder, tools)
 
 
@@ -216,6 +217,8 @@ def check(block: Block, folder: Path, tools: Tools) -> str:
         (folder / block.file_name).write_text(block.text, encoding="utf-8")
     if block.language == "sh":
         return check_shell(block, folder, tools)
+    if block.language == "python":
+        return run([sys.executable, "-B", "-c", block.text], folder, tools)
     return check_code(block, folder, tools) if block.language in PRELUDE else ""
 
 
@@ -246,7 +249,7 @@ def main() -> int:
     parser.add_argument("root", type=Path)
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--tool", required=True)
-    parser.add_argument("--library", required=True, type=Path)
+    parser.add_argument("--library", required=True, type=Path, nargs="+", dest="libraries")
     parser.add_argument("--include", nargs="+", default=[])
     parser.add_argument("--cxx", default="c++")
     parser.add_argument("--cc", default="cc")
@@ -254,7 +257,7 @@ def main() -> int:
     given = parser.parse_args()
     root = given.root.resolve()
     includes = [os.path.abspath(folder) for folder in given.include]
-    tools = Tools(root, os.path.abspath(given.tool), given.library.resolve(), includes,
+    tools = Tools(root, os.path.abspath(given.tool), [library.resolve() for library in given.libraries], includes,
                   {"cpp": given.cxx, "c": given.cc}, shlex.split(given.flags))
     pages = [page.resolve() for page in given.pages] or pages_of(root)
     wrong = list(wrong_blocks(pages, tools))

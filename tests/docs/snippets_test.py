@@ -49,6 +49,8 @@ BLOCKS = [
     ("```c program\nint main(void) { return 3; }\n```", "exit code 3"),
     ("```c program\nint absent(void);\nint main(void) { return absent(); }\n```", "absent"),
     ("```cpp program\nint main() { return zero; }\n```", "zero"),
+    ("```python\nopen('made.txt', 'w').close()\n```\n```sh\ncubit good < made.txt\n```", ""),
+    ("```python\nraise ValueError('planted')\n```", "planted"),
 ]
 
 

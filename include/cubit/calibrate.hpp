@@ -1,0 +1,151 @@
+// Calibration of activations for INT8 and FP8: statistics of what a layer receives, and quantisation ranges from them.
+//
+//   cubit::calibrate::Statistics statistics;
+//   for (const cubit::calibrate::Tensor& batch : batches) statistics.add(batch);
+//   const auto range = cubit::calibrate::choose_range(statistics, {.method = cubit::calibrate::Method::mse});
+//
+// Link libcubit_calibrate, which needs neither libcubit nor a GPU. Functions throw cubit::Error.
+//
+// Statistics are exact: counts, minima, maxima and the sums behind Statistics::moments depend only on the values, not
+// on their order, on the number of threads or on how partial statistics are merged.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cubit/cubit.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#define CUBIT_CALIBRATE_API __attribute__((visibility("default")))
+
+namespace cubit::calibrate {
+
+/// A tensor in host memory, dense and row-major. The last dimension counts channels, the other dimensions tokens.
+struct Tensor {
+  std::string_view type;  ///< as safetensors spells it: F64, F32, F16, BF16, F8_E4M3 or F8_E5M2
+  std::span<const std::int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+/// Statistics that may be left out to save time. The range and the counts are always collected.
+struct Collect {
+  bool histogram = true;
+  bool moments = true;  ///< mean and variance, of the tensor and of each channel
+};
+
+inline constexpr int kHistogramBins = 4096;  ///< bins of each sign
+
+/// Counts of magnitudes. Bin i counts the values with i ≤ |x| · kHistogramBins / 2^exponent < i + 1, so a larger
+/// exponent merges neighbouring bins exactly. The exponent is the least one, from -100 on, with max |x| < 2^exponent.
+struct Histogram {
+  int exponent = 0;
+  std::span<const std::uint64_t> positive;  ///< bins of values ≥ 0
+  std::span<const std::uint64_t> negative;  ///< bins of values < 0; empty in the histogram of token ranges
+};
+
+struct Moments {
+  double mean = 0;
+  double variance = 0;  ///< of the population: the mean of (x - mean)²
+};
+
+/// Statistics of the activations of one layer. A Statistics object is used by one thread at a time.
+class CUBIT_CALIBRATE_API Statistics {
+ public:
+  explicit Statistics(Collect collect = {});
+  Statistics(Statistics&&) noexcept;
+  Statistics& operator=(Statistics&&) noexcept;
+  ~Statistics();
+
+  /// Adds a batch. Values that are not finite are counted and otherwise left out. Throws cubit::Error if the type is
+  /// unknown, the data do not have the shape's size, or the number of channels differs from earlier batches.
+  void add(const Tensor& batch, int threads = 1);
+  /// Adds everything that `other` has seen. Throws cubit::Error if channels or Collect differ.
+  void merge(const Statistics& other);
+
+  const Collect& collect() const;
+  std::uint64_t batches() const;
+  std::uint64_t tokens() const;
+  std::uint64_t channels() const;    ///< 0 before the first batch
+  std::uint64_t count() const;       ///< finite values
+  std::uint64_t non_finite() const;  ///< NaNs and infinities
+  double minimum() const;            ///< 0 if there are no finite values, as maximum
+  double maximum() const;
+  Moments moments() const;
+
+  /// One entry per channel. A channel without finite values has the minimum +infinity and the maximum -infinity.
+  std::span<const double> channel_minima() const;
+  std::span<const double> channel_maxima() const;
+  std::vector<Moments> channel_moments() const;
+  std::vector<double> channel_magnitudes() const;  ///< max |x| of each channel, 0 without finite values
+
+  Histogram histogram() const;
+  /// The histogram of each token's max |x|: the ranges that dynamic quantisation per token would use.
+  Histogram token_ranges() const;
+
+  struct Parts;  ///< the representation
+  Parts& parts() { return *parts_; }
+  const Parts& parts() const { return *parts_; }
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+enum class Method { minmax, percentile, entropy, mse };
+enum class Format { int8, int8_asymmetric, e4m3 };
+
+/// "minmax", "percentile", "entropy", "mse"; "int8", "int8_asymmetric", "e4m3". The parsers throw cubit::Error.
+CUBIT_CALIBRATE_API std::string_view text_of(Method method);
+CUBIT_CALIBRATE_API std::string_view text_of(Format format);
+CUBIT_CALIBRATE_API Method parse_method(std::string_view text);
+CUBIT_CALIBRATE_API Format parse_format(std::string_view text);
+
+struct RangeChoice {
+  Method method = Method::minmax;
+  Format format = Format::int8;
+  double percentile = 99.99;  ///< of Method::percentile: the share of values in percent that the range keeps
+};
+
+/// A quantisation range. A value x is stored as round(x / scale) + zero_point, limited to the format's codes.
+struct Range {
+  double low = 0;
+  double high = 0;
+  double scale = 1;    ///< high / 127, (high - low) / 255 or high / 448; 1 if all values are zero
+  int zero_point = 0;  ///< nonzero only for int8_asymmetric
+  double clipped = 0;  ///< share of the values outside [low, high], estimated from the histogram
+  double error = 0;    ///< mean squared error of quantisation / mean square, estimated from the histogram
+};
+
+/// Chooses a range for the whole tensor. Constant tensors and tensors without a usable histogram get the range of
+/// Method::minmax from every method. Throws cubit::Error if there are no values, values that are not finite, or no
+/// histogram although the method needs one.
+CUBIT_CALIBRATE_API Range choose_range(const Statistics& statistics, const RangeChoice& choice);
+/// The range of Method::minmax for each channel. `clipped` and `error` are 0.
+CUBIT_CALIBRATE_API std::vector<Range> channel_ranges(const Statistics& statistics, Format format);
+
+/// One layer's range, for the functions below.
+struct LayerRange {
+  std::string layer;
+  RangeChoice choice;
+  Range range;
+};
+
+/// The ranges as a JSON text: an object whose members are the layers.
+CUBIT_CALIBRATE_API std::string ranges_json(std::span<const LayerRange> ranges);
+/// Writes a safetensors file with the names of compressed-tensors: LAYER.input_scale (F32 [1]) and, for
+/// int8_asymmetric, LAYER.input_zero_point (I8 [1]). The file appears completely or not at all.
+CUBIT_CALIBRATE_API void write_scales(const std::string& path, std::span<const LayerRange> ranges);
+
+/// Statistics of several layers by name, in a file that another process can merge. `notes` are kept in the file's
+/// metadata.
+struct NamedStatistics {
+  std::string layer;
+  Statistics statistics;
+};
+CUBIT_CALIBRATE_API void write_statistics(const std::string& path, std::span<const NamedStatistics> layers,
+                                          const std::string& notes = {});
+CUBIT_CALIBRATE_API std::vector<NamedStatistics> read_statistics(const std::string& path, std::string* notes = nullptr);
+
+}  // namespace cubit::calibrate
