@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
+#include "check/byte_values.hpp"
 #include "ops/element/element.hpp"
 
 namespace cubit::check::kv_cache {
@@ -61,38 +60,7 @@ void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
   }
 }
 
-struct Fp8 {
-  int fraction_bits;
-  int least_exponent;  ///< exponent of the smallest normal number
-  bool has_infinity;   ///< the last exponent holds infinity and NaN, as in IEEE 754; else only all ones is NaN
-};
-Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? Fp8{3, -6, false} : Fp8{2, -14, true}; }
-
-std::uint8_t fp8_from_float(const Fp8& type, float value) {
-  if (std::isnan(value)) return 0x7f;  // NaN in both fp8 types
-  const auto sign = static_cast<std::uint8_t>(std::signbit(value) ? 0x80 : 0);
-  const float magnitude = std::fabs(value);
-  const int float_exponent = static_cast<int>(std::bit_cast<std::uint32_t>(magnitude) >> 23) - 127;
-  const int exponent = std::max(float_exponent, type.least_exponent);
-  const auto unit = std::bit_cast<float>(static_cast<std::uint32_t>(127 + type.fraction_bits - exponent) << 23);
-  // The value in units of the last place, rounded half to even. A carry increments the exponent, which is correct.
-  const auto units = static_cast<int>(std::nearbyint(magnitude * unit));
-  return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
-}
-
-double fp8_to_double(const Fp8& type, std::uint8_t bits) {
-  const int exponent = (bits & 0x7f) >> type.fraction_bits;
-  const int fraction = bits & ((1 << type.fraction_bits) - 1);
-  if (const int infinity = 0x7f >> type.fraction_bits << type.fraction_bits;
-      type.has_infinity ? (bits & 0x7f) >= infinity : (bits & 0x7f) == 0x7f) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    if (!type.has_infinity || fraction != 0) return std::numeric_limits<double>::quiet_NaN();
-    return (bits & 0x80) != 0 ? -kInfinity : kInfinity;
-  }
-  const int units = exponent == 0 ? fraction : fraction + (1 << type.fraction_bits);
-  const double magnitude = std::ldexp(units, std::max(exponent, 1) - 1 + type.least_exponent - type.fraction_bits);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
-}
+Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? kE4m3 : kE5m2; }
 
 std::uint8_t int8_from_float(float value) {
   return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));

@@ -12,10 +12,10 @@
 // reciprocal. Each channel takes 2 for the division, 2 for a clamp if needed, and the encoding's own instructions: 1,
 // and for int8 a byte's share of 3 for each word.
 //
-// Interface: see row_16bit.cuh.
-// PTX ISA: "Data Movement and Conversion Instructions" (cvt to e4m3x2 and e5m2x2).
+// Interface: see row_16bit.cuh. The encodings are in core/byte_codes.cuh.
 #pragma once
 
+#include "core/byte_codes.cuh"
 #include "core/math.cuh"
 #include "core/reciprocal.cuh"
 #include "core/types.cuh"
@@ -23,83 +23,6 @@
 #include "kv_format/scale.cuh"
 
 namespace cubit {
-
-/// Encoding of signed bytes. Interface of an encoding: encode(values) rounds four values; unless kSaturates is true,
-/// the values must round to numbers within ±kLargest. decode(values, word) is the inverse.
-struct Int8Code {
-  static constexpr float kLargest = 127.f;
-  static constexpr bool kSaturates = false;
-
-  static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
-    uint32 bits[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(values[i] + kRounder);
-    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
-  }
-
-  static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
-    const uint32 biased = word ^ 0x80808080u;  // adds 128 to each byte
-#pragma unroll
-    for (int i = 0; i < 4; ++i)  // 2^23 + byte
-      values[i] = __uint_as_float(__byte_perm(biased, 0x4b000000u, 0x7440 + i)) - 8388736.f;
-  }
-};
-
-/// Encoding of e4m3fn (4 exponent bits) and e5m2 (5 exponent bits). kConverts says whether the architecture has
-/// instructions for the conversion.
-template <int kExponentBits, bool kConverts>
-struct Fp8Code {
-  static constexpr int kFractionBits = 7 - kExponentBits;
-  static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
-  static constexpr float kLargest = kExponentBits == 4 ? 448.f : 57344.f;
-  static constexpr bool kSaturates = kConverts;
-
-  static __device__ __forceinline__ uint32 encode(const float (&values)[4]) {
-    if constexpr (kConverts) {
-      return pair(positive(values[0]), positive(values[1])) | pair(positive(values[2]), positive(values[3])) << 16;
-    } else {
-      return byte(positive(values[0])) | byte(positive(values[1])) << 8 | byte(positive(values[2])) << 16 |
-             byte(positive(values[3])) << 24;
-    }
-  }
-
-  /// Places a byte's exponent and fraction in a float that is 2^(127 - kBias) times smaller. Subnormals of the 8-bit
-  /// format thereby become subnormals of float.
-  static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32 at_top = word << (24 - 8 * i);
-      const uint32 magnitude = (at_top & 0x7f000000u) >> (8 - kExponentBits);
-      values[i] = __uint_as_float((at_top & 0x80000000u) | magnitude) * power_of_two(127 - kBias);
-    }
-  }
-
- private:
-  /// Turns -0 into +0, because a quotient by reciprocal may have either sign.
-  static __device__ __forceinline__ float positive(float value) { return value + 0.f; }
-
-  static __device__ __forceinline__ uint32 pair(float low, float high) {
-    uint16 result;
-    if constexpr (kExponentBits == 4) {
-      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));
-    } else {
-      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));
-    }
-    return result;
-  }
-
-  static __device__ __forceinline__ uint32 byte(float value) {
-    constexpr int kDropped = 23 - kFractionBits;
-    constexpr int kLeast = 1 - kBias;  // smallest exponent of a normal number
-    const uint32 bits = __float_as_uint(value);
-    const float magnitude = fabsf(value);
-    const uint32 shifted = (bits & 0x7fffffffu) - (static_cast<uint32>(127 - kBias) << 23);
-    const uint32 normal = (shifted + (1u << (kDropped - 1)) - 1 + (shifted >> kDropped & 1u)) >> kDropped;
-    // This sum is a multiple of 2^(kLeast - kFractionBits), which is the spacing of the subnormals.
-    const uint32 subnormal = __float_as_uint(magnitude + power_of_two(kLeast - kFractionBits + 23)) & 0xffu;
-    return (magnitude < power_of_two(kLeast) ? subnormal : normal) | (bits >> 24 & 0x80u);
-  }
-};
 
 template <class Code, class StoredScale, int kChannels, int kGroups, bool kMakesScales>
 class RowSplit {
