@@ -9,6 +9,7 @@
 #include "check/kv_gather/problem.hpp"
 #include "check/merge/problem.hpp"
 #include "check/problem.hpp"
+#include "check/quantize/problem.hpp"
 #include "check/stream_buffer.hpp"
 #include "check/w4_quantize/problem.hpp"
 #include "check/w4a16_gemm/problem.hpp"
@@ -30,6 +31,8 @@ constexpr OperatorProblems kTable[] = {
      kv_gather::make_random_problem},
     {"merge", merge::random_help, merge::bench_cases, none<Decomposition>, merge::make_problem,
      merge::make_random_problem},
+    {"quantize", quantize::random_help, quantize::bench_cases, none<Decomposition>, quantize::make_problem,
+     quantize::make_random_problem},
     {"stream_copy", stream_random_help, none<BenchCase>, none<Decomposition>, make_stream_copy_problem,
      make_random_stream_copy_problem},
     {"stream_read", stream_random_help, none<BenchCase>, none<Decomposition>, make_stream_read_problem,

@@ -9,6 +9,7 @@
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/merge/merge.hpp"
 #include "ops/operator.hpp"
+#include "ops/quantize/quantize.hpp"
 #include "ops/stream_copy/stream_copy.hpp"
 #include "ops/stream_read/stream_read.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
@@ -18,8 +19,9 @@ namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
   static const std::array table = {
-      &gqa_decode_operator(),  &kv_append_operator(),   &kv_gather_operator(),   &merge_operator(),
-      &stream_copy_operator(), &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator(),
+      &gqa_decode_operator(),  &kv_append_operator(),   &kv_gather_operator(),
+      &merge_operator(),       &quantize_operator(),    &stream_copy_operator(),
+      &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator(),
   };
   return table;
 }

@@ -5,6 +5,7 @@
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <cubit/merge.h>
+#include <cubit/quantize.h>
 #include <cubit/stream_copy.h>
 #include <cubit/stream_read.h>
 #include <cubit/w4_quantize.h>
@@ -69,6 +70,12 @@ struct OldMerge {  // without `heads`, which has no default
   std::int64_t partial_output_strides[3], partial_lse_strides[3], output_strides[2], lse_strides[2];
   std::int32_t parts, rows;
 };
+struct OldQuantize {  // without `rows` and `columns`, which have no default
+  std::size_t size;
+  const void* input;
+  cubit_quantised_rows result;
+  std::int64_t input_stride;
+};
 struct OldW4Quantize {  // without `n` and `k`, which have no default
   std::size_t size;
   const void* weights;
@@ -105,6 +112,7 @@ static_assert(is_prefix<OldGqaDecode, cubit_gqa_decode_arguments>(offsetof(cubit
 static_assert(is_prefix<OldKvAppend, cubit_kv_append_arguments>(offsetof(cubit_kv_append_arguments, scales)));
 static_assert(is_prefix<OldKvGather, cubit_kv_gather_arguments>(offsetof(cubit_kv_gather_arguments, scales)));
 static_assert(is_prefix<OldMerge, cubit_merge_arguments>(offsetof(cubit_merge_arguments, heads)));
+static_assert(is_prefix<OldQuantize, cubit_quantize_arguments>(offsetof(cubit_quantize_arguments, rows)));
 static_assert(is_prefix<OldW4Quantize, cubit_w4_quantize_arguments>(offsetof(cubit_w4_quantize_arguments, n)));
 static_assert(is_prefix<OldW4a16Gemm, cubit_w4a16_gemm_arguments>(offsetof(cubit_w4a16_gemm_arguments, splits)));
 static_assert(is_prefix<OldStreamCopy, cubit_stream_copy_arguments>(offsetof(cubit_stream_copy_arguments, bytes)));
@@ -262,6 +270,18 @@ TEST_F(ArgumentSizes, Merge) {
   arguments.rows = arguments.heads = 1;
   expect_newer(kernel("merge"), arguments, "cubit_merge_arguments");
   EXPECT_THAT(launch(kernel("merge"), older<OldMerge>(arguments)), HasSubstr("heads = 0"));
+}
+
+TEST_F(ArgumentSizes, Quantize) {
+  cubit_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.input = g_memory.data();
+  arguments.result.output = g_memory.data() + 1024;
+  arguments.result.scales = reinterpret_cast<float*>(g_memory.data() + 2048);
+  arguments.result.output_stride = arguments.input_stride = arguments.columns = 64;
+  arguments.rows = 2;
+  expect_newer(kernel("quantize"), arguments, "cubit_quantize_arguments");
+  EXPECT_THAT(launch(kernel("quantize"), older<OldQuantize>(arguments)), HasSubstr("columns = 0"));
 }
 
 TEST_F(ArgumentSizes, W4Quantize) {

@@ -136,6 +136,13 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
     return cases;
   }
   if (operator_of(descriptor) == "w4a16_gemm") return gemm_cases_of(descriptor, pattern, can_share_k);
+  if (operator_of(descriptor) == "quantize") {
+    // Rows that share a block, the last block not full; rows of several warps and vectors; the longest rows.
+    return {{{"rows", 9}, {"columns", 96}, {"pattern", pattern}, {"special", 1}},
+            {{"rows", 7}, {"columns", 1056}, {"pattern", 3}, {"special", 1}},
+            {{"rows", 5}, {"columns", 36896}, {"pattern", pattern}},
+            {{"rows", 1}, {"columns", index % 2 == 0 ? 65536 : 4128}, {"pattern", 3}, {"special", 1}}};
+  }
   if (operator_of(descriptor) == "w4_quantize") {
     // Blocks, warps and steps that are not full.
     return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},

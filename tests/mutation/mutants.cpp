@@ -313,6 +313,12 @@ constexpr Mutant kMutants[] = {
      "const bool exists = first_n < args.n && first_k < args.k;", "const bool exists = first_n < args.n;",
      "are in no allocation", kNotRun},
 
+    {"healthy_rows_of_quantize", "quantize", "rows=5,columns=3072", "", "", "", "", kNotRun},
+    {"row_maximum_not_waited_for", "quantize", "rows=2,columns=3072", "quantisation/row_threads.cuh",
+     "    __syncthreads();\n", "", "nobody has written", kNotRun},
+    {"quantize_columns_beyond_the_last", "quantize", "rows=3,columns=1040", "quantisation/row_threads.cuh",
+     "return exists() && column(i) < shape_.columns;", "return exists();", "are in no allocation", kNotRun},
+
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",
      "wait(full + 8 * stage, phase ^ 1);", "nobody has written", kHangs},

@@ -5,6 +5,7 @@
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/merge/merge.hpp"
+#include "ops/quantize/quantize.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
 namespace cubit::tests {
@@ -27,6 +28,10 @@ inline ops::Launch encode(const KvGather& descriptor, const void* arguments) {
 inline ops::Launch encode(const Merge& descriptor, const void* arguments) {
   return ops::merge::encode(descriptor, pointer_checks(descriptor, ops::merge::arguments(), ops::merge::fields()),
                             arguments);
+}
+inline ops::Launch encode(const Quantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
+  const auto pointers = pointer_checks(descriptor, ops::quantize::arguments(), ops::quantize::fields());
+  return ops::quantize::encode(descriptor, pointers, arguments, device);
 }
 inline ops::Launch encode(const W4Quantize& descriptor, const void* arguments) {
   const auto pointers = pointer_checks(descriptor, ops::w4_quantize::arguments(), ops::w4_quantize::fields());

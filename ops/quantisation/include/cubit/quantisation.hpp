@@ -1,0 +1,54 @@
+// The fields of descriptors whose operators quantise rows, and the text of these fields.
+#pragma once
+
+#include <cubit/quantisation.h>
+
+#include <compare>
+#include <string>
+
+namespace cubit {
+
+/// Type of a quantised result.
+enum class Quantised { int8, fp8_e4m3 };
+
+/// The elements that share a scale.
+enum class ScaleScope {
+  token,   ///< a row; the operator computes the scale from the row
+  tensor,  ///< all rows; the scale is given
+};
+
+/// The range of values that the codes cover.
+enum class QuantisationScheme {
+  symmetric,   ///< as far below 0 as above
+  asymmetric,  ///< from a row's smallest to its largest value, always including 0; int8 and scale=token only
+};
+
+/// The order of the result's elements in memory.
+enum class RowLayout {
+  row,    ///< row-major
+  col32,  ///< blocks of 32 columns, row-major inside
+};
+
+/// How an operator quantises rows; see <cubit/quantisation.h>.
+struct RowQuantisation {
+  Quantised output = Quantised::int8;
+  ScaleScope scale = ScaleScope::token;
+  QuantisationScheme scheme = QuantisationScheme::symmetric;
+  RowLayout layout = RowLayout::row;
+
+  auto operator<=>(const RowQuantisation&) const = default;
+
+  bool has_zero_points() const { return scheme == QuantisationScheme::asymmetric; }
+
+  /// The fields that are not at their default, each followed by a comma: "output=fp8_e4m3,".
+  std::string text_of_fields() const {
+    std::string fields;
+    if (output != Quantised::int8) fields += "output=fp8_e4m3,";
+    if (scale != ScaleScope::token) fields += "scale=tensor,";
+    if (scheme != QuantisationScheme::symmetric) fields += "scheme=asymmetric,";
+    if (layout != RowLayout::row) fields += "layout=col32,";
+    return fields;
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,15 @@
+#include "ops/quantisation/row_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "templates/embedded.hpp"
+
+namespace cubit::ops::quantisation {
+
+codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
+                                  const codegen::Architecture& architecture) {
+  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(),
+                           architecture, name, {kMostThreads, 0}, templates::embedded());
+}
+
+}  // namespace cubit::ops::quantisation

@@ -1,0 +1,45 @@
+// A thread's part of a row in registers: pairs of 16-bit values, up to four vectors of 16 columns.
+#pragma once
+
+#include "core/copies.cuh"
+#include "core/types.cuh"
+#include "quantisation/row_threads.cuh"
+
+namespace cubit {
+
+inline constexpr int kRowVectors = 4;  // vectors of a thread; 1024 threads have 65536 columns
+inline constexpr int kVectorWords = kVectorColumns / 2;
+
+/// One vector of 16 columns.
+template <class Element>
+struct RowVector {
+  uint32 words[kVectorWords];
+
+  /// `exists` false: the vector becomes zeros.
+  __device__ __forceinline__ void load(const char* src, bool exists) {
+    load_global<kVectorWords, 16>(words, src, exists);
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    return i % 2 == 0 ? Pair<Element>::low(words[i / 2]) : Pair<Element>::high(words[i / 2]);
+  }
+  __device__ __forceinline__ void store(char* dst) const {
+#pragma unroll
+    for (int i = 0; i < kVectorWords; i += 4) {
+      const uint32 quad[4] = {words[i], words[i + 1], words[i + 2], words[i + 3]};
+      store_global(dst + 4 * i, quad);
+    }
+  }
+};
+
+template <class Element>
+struct RowValues {
+  RowVector<Element> vectors[kRowVectors];
+
+  /// `row` is the address of the row's first column.
+  __device__ __forceinline__ void load(const char* row, const RowThreads& threads) {
+#pragma unroll
+    for (int i = 0; i < kRowVectors; ++i) vectors[i].load(row + 2 * threads.column(i), threads.has(i));
+  }
+};
+
+}  // namespace cubit

@@ -1,0 +1,161 @@
+// Scales of quantised rows: how a row's scale is found, and how the row's values become bytes.
+//
+// Interface of a scaling, of which every thread of a row has an object:
+//   kReadsRow       whether the scale depends on the row's values; if false, take() and reduce() do nothing
+//   take(value)     considers one value of the row
+//   reduce(…)       combines what the threads of the row have taken
+//   find(…)         computes or loads the row's scale and stores it if the kernel writes scales
+//   encode(values)  turns four values into a word of bytes
+//
+// Values that are not finite: with a scale from the row, the row's scale becomes NaN and its bytes 0. With a given
+// scale, int8 stores 0 for NaN and ±127 for infinity, and e4m3 stores its NaN code for both. A given scale that is not
+// from 2^-100 to 2^100 counts as NaN: int8 stores 0 and e4m3 its NaN code.
+#pragma once
+
+#include "core/byte_codes.cuh"
+#include "core/copies.cuh"
+#include "core/math.cuh"
+#include "core/quotient.cuh"
+#include "core/types.cuh"
+#include "quantisation/quantised_rows.h"
+#include "quantisation/row_threads.cuh"
+
+namespace cubit {
+
+inline constexpr uint32 kInfinityBits = 0x7f800000u;
+inline constexpr uint32 kSignBit = 0x80000000u;
+inline constexpr uint32 kNanBits = 0x7fc00000u;
+inline constexpr float kLeastScale = 1e-8f;
+
+__device__ __forceinline__ void store_row_word(char* dst, int64 row, uint32 word) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(dst + 4 * row), "r"(word) : "memory");
+}
+
+/// One scale for the whole tensor, which the kernel reads.
+template <class Code>
+class GivenScale {
+ public:
+  static constexpr bool kReadsRow = false;
+
+  __device__ __forceinline__ void take(float) {}
+  __device__ __forceinline__ void reduce(const RowThreads&) {}
+  __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads&) {
+    uint32 word[1];
+    load_global<1, 4>(word, result.scale);
+    const float scale = __uint_as_float(word[0]);
+    is_valid_ = scale >= 0x1p-100f && scale <= 0x1p100f;
+    quotient_ = Quotient(is_valid_ ? scale : 1.f);
+    limit_ = Code::kLargest * scale;
+  }
+  __device__ __forceinline__ uint32 encode(const float (&values)[4]) const {
+    float steps[4];
+    uint32 nan_bytes = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float x = values[i];
+      const float quotient = quotient_(fminf(fmaxf(x, -limit_), limit_));
+      steps[i] = x == x ? quotient : 0.f;
+      const bool is_finite = (__float_as_uint(x) & 0x7fffffffu) < kInfinityBits;
+      if (kHasNan && !is_finite) nan_bytes |= 0xffu << (8 * i);
+    }
+    if (!is_valid_) return kHasNan ? kNanBytes : 0u;
+    return (Code::encode(steps) & ~nan_bytes) | (kNanBytes & nan_bytes);
+  }
+
+ private:
+  static constexpr bool kHasNan = !kSameType<Code, Int8Code>;
+  static constexpr uint32 kNanBytes = 0x7f7f7f7fu;
+
+  Quotient quotient_{1.f};
+  float limit_ = 0.f;
+  bool is_valid_ = false;
+};
+
+/// Symmetric scale of each row: scale = max(largest magnitude / kLargest, 1e-8).
+template <class Code>
+class RowScale {
+ public:
+  static constexpr bool kReadsRow = true;
+
+  __device__ __forceinline__ void take(float value) {
+    const uint32 magnitude = __float_as_uint(value) & 0x7fffffffu;  // ordered as unsigned numbers, NaN above infinity
+    peak_ = magnitude > peak_ ? magnitude : peak_;
+  }
+  __device__ __forceinline__ void reduce(const RowThreads& threads) {
+    __shared__ RowExchange exchange;
+    peak_ = threads.largest(peak_, exchange);
+  }
+  __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads& threads) {
+    is_finite_ = peak_ < kInfinityBits;
+    const float peak = is_finite_ ? __uint_as_float(peak_) : 0.f;
+    const float scale = fmaxf(divided_by<static_cast<int>(Code::kLargest)>(peak), kLeastScale);
+    quotient_ = Quotient(scale);
+    if (threads.is_first())
+      store_row_word(result.scales, threads.row(), is_finite_ ? __float_as_uint(scale) : kNanBits);
+  }
+  __device__ __forceinline__ uint32 encode(const float (&values)[4]) const {
+    float steps[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) steps[i] = is_finite_ ? quotient_(values[i]) : 0.f;
+    return Code::encode(steps);
+  }
+
+ private:
+  uint32 peak_ = 0;
+  Quotient quotient_{1.f};
+  bool is_finite_ = true;
+};
+
+/// Scale and zero point of each row, for int8. With lowest = min(x, 0) and highest = max(x, 0) of the row:
+///   scale = max(highest / 255 - lowest / 255, 1e-8)
+///   zero  = round(-128 - lowest / scale), from -128 to 127
+///   byte  = round(x / scale + zero), from -128 to 127
+class RowScaleAndZero {
+ public:
+  static constexpr bool kReadsRow = true;
+
+  __device__ __forceinline__ void take(float value) {
+    const uint32 bits = __float_as_uint(value);
+    if (static_cast<int>(bits) > static_cast<int>(highest_)) highest_ = bits;
+    if (bits > lowest_) lowest_ = bits;
+  }
+  __device__ __forceinline__ void reduce(const RowThreads& threads) {
+    __shared__ RowExchange highest;
+    __shared__ RowExchange lowest;
+    highest_ = threads.largest(highest_, highest);
+    lowest_ = threads.largest(lowest_, lowest);
+  }
+  __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads& threads) {
+    is_finite_ = highest_ < kInfinityBits && lowest_ < (kInfinityBits | kSignBit);
+    const float highest = is_finite_ ? __uint_as_float(highest_) : 0.f;
+    const float lowest = is_finite_ ? __uint_as_float(lowest_) : 0.f;
+    const float scale = fmaxf(__fsub_rn(__fdiv_rn(highest, 255.f), __fdiv_rn(lowest, 255.f)), kLeastScale);
+    const float at_zero = fminf(fmaxf(-128.f - __fdiv_rn(lowest, scale), -128.f), 127.f);
+    const int zero = __float2int_rn(at_zero);
+    zero_ = static_cast<float>(zero);
+    quotient_ = Quotient(scale);
+    if (!threads.is_first()) return;
+    store_row_word(result.scales, threads.row(), is_finite_ ? __float_as_uint(scale) : kNanBits);
+    store_row_word(result.zero_points, threads.row(), static_cast<uint32>(is_finite_ ? zero : 0));
+  }
+  __device__ __forceinline__ uint32 encode(const float (&values)[4]) const {
+    float steps[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float step = fminf(fmaxf(__fadd_rn(quotient_(values[i]), zero_), -128.f), 127.f);
+      steps[i] = is_finite_ ? step : 0.f;
+    }
+    return Int8Code::encode(steps);
+  }
+
+ private:
+  // Bits of floats. Positive numbers are ordered as integers are; negative numbers, read as unsigned integers, grow with
+  // their magnitude. NaN lies beyond infinity of its sign.
+  uint32 highest_ = 0;
+  uint32 lowest_ = kSignBit;
+  Quotient quotient_{1.f};
+  float zero_ = 0.f;
+  bool is_finite_ = true;
+};
+
+}  // namespace cubit
