@@ -3,32 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/error.hpp"
 #include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/cuda/cuda_device.hpp"
+#include "runtime/missing.hpp"
 
 namespace cubit::runtime {
 namespace {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
-
-/// Says how to cache a kernel beforehand. The command-line tool compiles descriptors for GPUs only. A user's own source
-/// is cached by the program that provides it, and PTX by the program that executes it.
-std::string how_to_cache(const codegen::KernelSource& source) {
-  if (source.callers_own || source.code == codegen::Code::ptx)
-    return "get it once from an engine that may compile and has the same cache folder";
-  return fmt::format("compile it beforehand (cubit compile '{}' --arch {})", source.descriptor, source.target);
-}
-
-Failure not_cached(const codegen::KernelSource& source) {
-  const char* device = source.code == codegen::Code::ptx ? "cpu:" : "";
-  return {Status::not_cached, fmt::format("{} for {}{}", source.descriptor, device, source.target),
-          "no cache holds the kernel, and this engine may not compile",
-          how_to_cache(source) + ", or allow compilation"};
-}
 
 std::string compiled_line(const codegen::KernelSource& source, const Compiled& compiled) {
   const std::string line =
@@ -61,8 +48,22 @@ std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& so
 Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler)
     : settings_(std::move(settings)),
       lines_(std::move(log)),
-      disk_(settings_.cache_dir, [this](LogLevel level, std::string_view line) { lines_.keep(level, line); }),
+      disk_(settings_.cache_dir, [this](LogLevel level, std::string_view line) { lines_.keep(level, line); },
+            {.lock_wait = settings_.lock_wait,
+             .trust = Trust::parse(settings_.cache_trust),
+             .limits = {settings_.cache_max_bytes, std::chrono::days(settings_.cache_max_days)}}),
       compiler_(std::move(compiler)) {
+  const LogSink keep = [this](LogLevel level, std::string_view line) { lines_.keep(level, line); };
+  for (const std::string& folder : settings_.system_caches) {
+    read_only_stores_.push_back(std::make_shared<DiskCache>(
+        folder, keep, DiskCacheOptions{.trust = Trust::parse(settings_.cache_trust), .is_system = true}));
+  }
+  read_only_stores_.insert(read_only_stores_.end(), settings_.stores.begin(), settings_.stores.end());
+  if (settings_.is_cache_dir_unknown) {
+    keep(LogLevel::warning,
+         "no disk cache: HOME is not set, so every process compiles its kernels again; set CUBIT_CACHE_DIR to a "
+         "folder, or to nothing if you want none");
+  }
   lines_.emit();
 }
 
@@ -107,9 +108,9 @@ std::shared_ptr<Kernel> Engine::join(const Flight& flight) {
 std::shared_ptr<Kernel> Engine::fly(const codegen::KernelSource& source, const Slot& slot,
                                     std::promise<Landing> promise) {
   // Lines are emitted after the result is set and all locks are released, because the sink may ask for this kernel.
-  const LogQueue::Emission emission(lines_);
+  LogQueue::Emission emission(lines_);
   try {
-    auto kernel = std::make_shared<Kernel>(obtain(source, slot.key), source.launch);
+    auto kernel = std::make_shared<Kernel>(obtain(source, slot.key, emission), source.launch);
     promise.set_value({kernel, nullptr});
     return kernel;
   } catch (...) {
@@ -127,42 +128,67 @@ void Engine::abandon(const Slot& slot) {
   kernels_.erase(slot);
 }
 
-Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& key) {
-  // An engine that may not compile accepts the result of any compiler version, even if this machine has a compiler.
-  const bool may_compile = settings_.compile_policy != CompilePolicy::never;
-  std::optional<Failure> no_compiler;
-  const Compiler* compiler = may_compile ? find_compiler(no_compiler) : nullptr;
-  if (auto artifact = from_disk(source, key, compiler)) return std::move(*artifact);
-  if (!may_compile) throw not_cached(source);
-  if (compiler == nullptr) throw Failure(*no_compiler);
-  return compile(source, key, *compiler);
+/// The driver loads cubins of compilers up to its own major version. The CPU device runs PTX of every version.
+StoreRequest Engine::request_of(const codegen::KernelSource& source, const RequestKey& key) {
+  StoreRequest request{.key = key,
+                       .target = source.target,
+                       .entry_point = source.entry_point,
+                       .code = source.code,
+                       .newest_major = source.code == codegen::Code::ptx ? 0 : cuda_driver_major()};
+  if (settings_.compiler_policy == CompilerPolicy::exact) request.exact = need_compiler().version();
+  return request;
 }
 
-std::optional<Artifact> Engine::from_disk(const codegen::KernelSource& source, const RequestKey& key,
-                                          const Compiler* compiler) {
-  const Wanted wanted{.target = source.target, .entry_point = source.entry_point};
-  const int driver = source.code == codegen::Code::ptx ? 0 : cuda_driver_major();  // the CPU device runs PTX of any
-                                                                                   // version
-  auto artifact =
-      compiler == nullptr ? disk_.load_any(key, driver, &wanted) : disk_.load(key, compiler->version(), &wanted);
-  if (artifact) {
-    count(disk_hits_);
-    lines_.keep(LogLevel::debug, fmt::format("{} for {}: from disk", artifact->descriptor, artifact->target));
+Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& key, LogQueue::Emission& emission) {
+  const StoreRequest request = request_of(source, key);
+  if (auto artifact = from_stores(request)) return std::move(*artifact);
+  if (!may_compile()) {
+    const MissingKernel missing{source.descriptor, source.target, source.code, source.callers_own};
+    throw not_cached({&missing, 1});
   }
+  return compile(source, request, emission);
+}
+
+std::optional<Artifact> Engine::find_in(const Store& store, const StoreRequest& request) {
+  auto artifact = store.find(request);
+  if (!artifact) return std::nullopt;
+  count(disk_hits_);
+  lines_.keep(LogLevel::debug,
+              fmt::format("{} for {}: from {}", artifact->descriptor, artifact->target, store.report().name));
   return artifact;
 }
 
-Artifact Engine::compile(const codegen::KernelSource& source, const RequestKey& key, const Compiler& compiler) {
+std::optional<Artifact> Engine::from_stores(const StoreRequest& request) {
+  if (auto artifact = find_in(disk_, request)) return artifact;
+  for (const auto& store : read_only_stores_) {
+    if (auto artifact = find_in(*store, request)) return artifact;
+  }
+  return std::nullopt;
+}
+
+bool Engine::is_cached(const codegen::KernelSource& source) {
+  const LogQueue::Emission emission(lines_);
+  const RequestKey key = request_key(source);
+  if (const auto flight = find({key, source.launch}))
+    return flight->wait_for(std::chrono::seconds(0)) == std::future_status::ready && flight->get().kernel != nullptr;
+  const StoreRequest request = request_of(source, key);
+  return disk_.holds(request) || std::any_of(read_only_stores_.begin(), read_only_stores_.end(),
+                                             [&](const auto& store) { return store->holds(request); });
+}
+
+Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest& request,
+                         LogQueue::Emission& emission) {
+  const Compiler& compiler = need_compiler();
   // The lock excludes other processes. If this process had to wait, the owner has usually stored the entry. An owner
   // that failed leaves nothing, and this process compiles.
-  const auto lock = disk_.lock(artifact_id(key, compiler.version()));
-  if (lock) {
-    if (auto artifact = from_disk(source, key, &compiler)) return std::move(*artifact);
+  const auto lock = disk_.lock(artifact_id(request.key, compiler.version()), [&emission] { emission.emit_early(); });
+  if (lock && disk_.holds(request)) {
+    if (auto artifact = find_in(disk_, request)) return std::move(*artifact);
   }
   count(compiles_);
   Compiled compiled = compiler.compile(source);
   lines_.keep(LogLevel::info, compiled_line(source, compiled));
-  Artifact artifact{.key = key,
+  Artifact artifact{.key = request.key,
                     .compiler = compiler.version(),
                     .descriptor = source.descriptor,
                     .target = source.target,
@@ -171,7 +197,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const RequestKey& 
                     .compile_milliseconds = compiled.milliseconds,
                     .code = source.code,
                     .cubin = std::move(compiled.cubin)};
-  disk_.store(artifact);
+  disk_.publish(artifact);
   return artifact;
 }
 
@@ -191,12 +217,22 @@ const Compiler* Engine::find_compiler(std::optional<Failure>& why) {
   return compiler_.get();
 }
 
-const Compiler& Engine::compiler() {
-  const LogQueue::Emission emission(lines_);
+const Compiler& Engine::need_compiler() {
   std::optional<Failure> why;
   const Compiler* found = find_compiler(why);
   if (found == nullptr) throw Failure(*why);
   return *found;
+}
+
+const Compiler& Engine::compiler() {
+  const LogQueue::Emission emission(lines_);
+  return need_compiler();
+}
+
+std::vector<StoreReport> Engine::store_reports() const {
+  std::vector<StoreReport> reports = {disk_.report()};
+  for (const auto& store : read_only_stores_) reports.push_back(store->report());
+  return reports;
 }
 
 Counters Engine::counters() const {

@@ -1,5 +1,5 @@
-// Engine: makes a Kernel from a KernelSource. It looks in memory, then on disk, and then compiles. Each key is compiled
-// once, however many threads ask.
+// Engine: makes a Kernel from a KernelSource. It looks in memory, then in its stores, and then compiles. Each key is
+// compiled once, however many threads ask.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,10 @@
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/error.hpp"
 #include "codegen/kernel_source.hpp"
@@ -21,13 +23,14 @@
 #include "runtime/log.hpp"
 #include "runtime/log_queue.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/store.hpp"
 
 namespace cubit::runtime {
 
 /// Numbers of requests by outcome, since the engine's creation.
 struct Counters {
   std::uint64_t memory_hits = 0;
-  std::uint64_t disk_hits = 0;
+  std::uint64_t disk_hits = 0;  ///< requests that a store answered
   std::uint64_t compiles = 0;
   std::uint64_t failures = 0;         ///< requests that ended in an error
   std::uint64_t waits = 0;            ///< requests that waited for another thread's result
@@ -49,13 +52,18 @@ class Engine {
   /// Returns the kernel. Threads that ask for the same key share one flight: one thread makes the kernel, and the
   /// others wait and receive the same result or error. A failure is not remembered, so the next request tries again.
   ///
-  /// Entries on disk are looked up by artifact id, which contains the version of the compiler found. Without a
-  /// compiler, and in never-compile mode, which does not search for one, entries are looked up by key; the newest
-  /// compiler version that the driver accepts is preferred. In never-compile mode a miss throws Failure(not_cached)
-  /// with source.descriptor.
+  /// The stores are asked in this order: the user's folder, the system folders, and Settings::stores. An entry of any
+  /// compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the compiler policy
+  /// `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a miss throws
+  /// Failure(not_cached) with source.descriptor.
   std::shared_ptr<Kernel> get(const codegen::KernelSource& source);
 
+  /// True if get() would find the kernel in memory or in a store. Entries are not verified. Under the compiler policy
+  /// `exact` the call loads NVRTC and throws what compiler() throws.
+  bool is_cached(const codegen::KernelSource& source);
+
   Counters counters() const;
+  std::vector<StoreReport> store_reports() const;  ///< in the order in which the engine asks
   /// Counts a hit in the table of the layer above, which answered the request without calling get().
   void count_memory_hit() noexcept { memory_hits_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -86,19 +94,23 @@ class Engine {
 
   std::optional<Flight> find(const Slot& slot) const;
   std::shared_ptr<Kernel> join(const Flight& flight);
+  bool may_compile() const { return settings_.compile_policy != CompilePolicy::never; }
+  StoreRequest request_of(const codegen::KernelSource& source, const RequestKey& key);
   std::shared_ptr<Kernel> fly(const codegen::KernelSource& source, const Slot& slot, std::promise<Landing> promise);
   void abandon(const Slot& slot);
-  Artifact obtain(const codegen::KernelSource& source, const RequestKey& key);
-  std::optional<Artifact> from_disk(const codegen::KernelSource& source, const RequestKey& key,
-                                    const Compiler* compiler);
-  Artifact compile(const codegen::KernelSource& source, const RequestKey& key, const Compiler& compiler);
+  Artifact obtain(const codegen::KernelSource& source, const RequestKey& key, LogQueue::Emission& emission);
+  std::optional<Artifact> find_in(const Store& store, const StoreRequest& request);
+  std::optional<Artifact> from_stores(const StoreRequest& request);
+  Artifact compile(const codegen::KernelSource& source, const StoreRequest& request, LogQueue::Emission& emission);
   /// Returns the compiler, or nullptr with the reason in `why`. After a failure the next call searches again, because a
   /// library may have been installed meanwhile, or the machine may have run out of files or memory.
   const Compiler* find_compiler(std::optional<Failure>& why);
+  const Compiler& need_compiler();
 
   Settings settings_;
   LogQueue lines_;
   DiskCache disk_;
+  std::vector<std::shared_ptr<const Store>> read_only_stores_;
   std::mutex compiler_mutex_;
   std::shared_ptr<const Compiler> compiler_;  ///< set once
   mutable std::shared_mutex mutex_;

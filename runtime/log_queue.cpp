@@ -9,6 +9,14 @@ void LogQueue::keep(LogLevel level, std::string_view line) {
   lines_.emplace_back(level, line);
 }
 
+void LogQueue::Emission::emit_early() noexcept {
+  if (early_.joinable()) return;
+  try {
+    early_ = std::thread([this] { queue_.emit(); });
+  } catch (...) {  // no memory, or too many threads
+  }
+}
+
 void LogQueue::emit() noexcept {
   std::vector<std::pair<LogLevel, std::string>> lines;
   {

@@ -4,14 +4,15 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "runtime/log.hpp"
 
 namespace cubit::runtime {
-/// A thread-safe queue of log lines in front of a sink.
 
+/// A thread-safe queue of log lines in front of a sink.
 class LogQueue {
  public:
   explicit LogQueue(LogSink sink) : sink_(std::move(sink)) {}
@@ -30,10 +31,18 @@ class LogQueue {
     explicit Emission(LogQueue& queue) : queue_(queue) {}
     Emission(const Emission&) = delete;
     Emission& operator=(const Emission&) = delete;
-    ~Emission() { queue_.emit(); }
+    ~Emission() {
+      if (early_.joinable()) early_.join();
+      queue_.emit();
+    }
+
+    /// Emits the lines so far on another thread, while this thread goes on. The sink may then wait for what this thread
+    /// makes. Without memory for a thread, the lines stay in the queue.
+    void emit_early() noexcept;
 
    private:
     LogQueue& queue_;
+    std::thread early_;
   };
 
  private:

@@ -1,7 +1,10 @@
 // Reads the library's environment variables, in this one place.
 #include "runtime/settings.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
 
 #include "base/error.hpp"
 
@@ -21,6 +24,50 @@ std::string chosen_cache_dir() {
   if (xdg.starts_with('/')) return xdg + "/cubit";
   const std::string home = variable("HOME");
   return home.empty() ? std::string() : home + "/.cache/cubit";
+}
+
+std::chrono::milliseconds chosen_lock_wait(std::chrono::milliseconds usual) {
+  constexpr int kMostSeconds = 24 * 60 * 60;
+  const std::string value = variable("CUBIT_LOCK_WAIT");
+  if (value.empty()) return usual;
+  int seconds = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (error == std::errc() && stop == value.data() + value.size() && seconds >= 0 && seconds <= kMostSeconds)
+    return std::chrono::seconds(seconds);
+  throw Failure(Status::invalid_argument, "CUBIT_LOCK_WAIT=" + value, "this is not a time to wait for a lock",
+                "give a whole number of seconds from 0 to 86400");
+}
+
+/// A number of bytes, with a suffix K, M or G for powers of 1024.
+std::uint64_t chosen_cache_bytes() {
+  const std::string value = variable("CUBIT_CACHE_MAX_BYTES");
+  if (value.empty()) return 0;
+  std::uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const std::string_view suffix(stop, static_cast<std::size_t>(value.data() + value.size() - stop));
+  const int shift = suffix == "K" ? 10 : suffix == "M" ? 20 : suffix == "G" ? 30 : suffix.empty() ? 0 : -1;
+  if (error == std::errc() && shift >= 0 && number <= (UINT64_MAX >> shift)) return number << shift;
+  throw Failure(Status::invalid_argument, "CUBIT_CACHE_MAX_BYTES=" + value, "this is not a number of bytes",
+                "give a whole number, with the suffix K, M or G if you like");
+}
+
+int chosen_cache_days() {
+  constexpr int kMostDays = 36500;
+  const std::string value = variable("CUBIT_CACHE_MAX_DAYS");
+  if (value.empty()) return 0;
+  int days = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), days);
+  if (error == std::errc() && stop == value.data() + value.size() && days >= 0 && days <= kMostDays) return days;
+  throw Failure(Status::invalid_argument, "CUBIT_CACHE_MAX_DAYS=" + value, "this is not a number of days",
+                "give a whole number from 0 to 36500");
+}
+
+CompilerPolicy chosen_compiler_policy() {
+  const std::string value = variable("CUBIT_COMPILER");
+  if (value.empty() || value == "any") return CompilerPolicy::any;
+  if (value == "exact") return CompilerPolicy::exact;
+  throw Failure(Status::invalid_argument, "CUBIT_COMPILER=" + value, "this is not a compiler policy",
+                "use any or exact");
 }
 
 NamedFolder named_nvrtc_folder() {
@@ -49,12 +96,31 @@ CompilePolicy chosen_compile_policy() {
 
 }  // namespace
 
+std::vector<std::string> folder_list(std::string_view list) {
+  std::vector<std::string> parts;
+  for (std::size_t first = 0; first < list.size();) {
+    const std::size_t last = std::min(list.find(':', first), list.size());
+    if (last > first) parts.emplace_back(list.substr(first, last - first));
+    first = last + 1;
+  }
+  return parts;
+}
+
 Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
-  return {.cache_dir = chosen_cache_dir(),
+  std::string cache_dir = chosen_cache_dir();
+  const bool is_unknown = cache_dir.empty() && std::getenv("CUBIT_CACHE_DIR") == nullptr;
+  return {.cache_dir = std::move(cache_dir),
+          .is_cache_dir_unknown = is_unknown,
+          .system_caches = folder_list(variable("CUBIT_SYSTEM_CACHES")),
+          .cache_trust = variable("CUBIT_CACHE_TRUST"),
+          .cache_max_bytes = chosen_cache_bytes(),
+          .cache_max_days = chosen_cache_days(),
+          .lock_wait = chosen_lock_wait(Settings{}.lock_wait),
           .nvrtc_path = variable("CUBIT_NVRTC"),
           .nvrtc_folder = named_nvrtc_folder(),
           .nvrtc_folders = usual_nvrtc_folders(),
-          .compile_policy = policy ? *policy : chosen_compile_policy()};
+          .compile_policy = policy ? *policy : chosen_compile_policy(),
+          .compiler_policy = chosen_compiler_policy()};
 }
 
 }  // namespace cubit::runtime

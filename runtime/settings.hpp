@@ -1,8 +1,12 @@
 // Settings from the environment. All environment variables that the library reads are read here.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/compiler/nvrtc_search.hpp"
@@ -11,11 +15,30 @@ namespace cubit::runtime {
 
 enum class CompilePolicy : int { allow = 0, never = 1 };
 
+/// Which compiler's entries answer a request: any whose code the driver can load, or only those of the NVRTC that this
+/// engine would compile with.
+enum class CompilerPolicy : int { any = 0, exact = 1 };
+
+class Store;
+
 /// What the environment decides. An embedding program may fill in the fields itself.
 struct Settings {
   /// Folder of the disk cache; "" means no disk cache. The first variable that is set decides: CUBIT_CACHE_DIR (which
   /// may be empty), $XDG_CACHE_HOME/cubit, $HOME/.cache/cubit.
   std::string cache_dir = {};
+  /// No variable named a folder for the cache, and the engine says so.
+  bool is_cache_dir_unknown = false;
+  /// Further cache folders, which are only read, in this order (CUBIT_SYSTEM_CACHES, separated by colons).
+  std::vector<std::string> system_caches = {};
+  /// Further stores, which the engine asks after the folders.
+  std::vector<std::shared_ptr<const Store>> stores = {};
+  /// Whose entries are trusted like one's own (CUBIT_CACHE_TRUST); see runtime/cache/trust.hpp.
+  std::string cache_trust = {};
+  /// Limits of the user's folder; 0 means none (CUBIT_CACHE_MAX_BYTES, with a suffix K, M or G; CUBIT_CACHE_MAX_DAYS).
+  std::uint64_t cache_max_bytes = 0;
+  int cache_max_days = 0;
+  /// How long a request waits for another process that compiles the same kernel (CUBIT_LOCK_WAIT, in seconds).
+  std::chrono::milliseconds lock_wait = std::chrono::minutes(2);
   /// NVRTC library file to load (CUBIT_NVRTC). "" searches for NVRTC; see runtime/compiler/nvrtc.hpp.
   std::string nvrtc_path = {};
   /// The folder that the user named for NVRTC: the first of CUBIT_NVRTC_DIR, CUDA_HOME and CUDA_PATH that is set. No
@@ -26,10 +49,15 @@ struct Settings {
   std::vector<std::string> nvrtc_folders = {};
   /// CUBIT_COMPILE=never forbids compilation.
   CompilePolicy compile_policy = CompilePolicy::allow;
+  /// CUBIT_COMPILER=exact accepts only entries of the NVRTC that is found.
+  CompilerPolicy compiler_policy = CompilerPolicy::any;
 
   /// Reads the environment. Throws Failure(invalid_argument) for a value that is not accepted. CUBIT_COMPILE is not
   /// read if the caller gives `policy`.
   static Settings from_environment(std::optional<CompilePolicy> policy = std::nullopt);
 };
+
+/// The parts of a list of folders like PATH. Empty parts are left out.
+std::vector<std::string> folder_list(std::string_view list);
 
 }  // namespace cubit::runtime

@@ -61,8 +61,8 @@ class Store {
     return false;
   }
 
-  /// Calls `visit` for every entry, with an Artifact that may lack its code. Slow: `cubit explain-miss` needs it to find
-  /// the entry that is nearest to a miss.
+  /// Calls `visit` for every entry, with an Artifact that may lack its code. Slow: for tools that look for the entry
+  /// that is nearest to a miss.
   virtual void visit(const std::function<void(const Artifact&)>& visit) const = 0;
 
   virtual StoreReport report() const = 0;

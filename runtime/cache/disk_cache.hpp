@@ -1,11 +1,11 @@
 // The disk cache: one file per artifact. A file is published as a whole or not at all, and is verified on every load.
 //
 // Readers never lock. A writer writes a temporary file in the same folder, calls fsync and renames the file. The
-// process that compiles a key holds an flock on "<artifact id>.lock". Lock files are never unlinked, so the operating
+// process that compiles a key holds an flock on "<artifact id>.lock" and deletes the file at the end. The operating
 // system frees the lock of a dead owner. On file systems without locks the compile runs unlocked and the rename decides
 // which file stays.
 //
-// Files lie in "<folder>/v<schema>/". Files of older schemas ("v0" …) are never read, and list() reports them as
+// entry_files.hpp says where the files lie. Files of older schemas ("v0" …) are never read, and list() reports them as
 // damage.
 #pragma once
 
@@ -14,12 +14,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/cache/artifact.hpp"
+#include "runtime/cache/trust.hpp"
 #include "runtime/log.hpp"
+#include "runtime/store.hpp"
 
 namespace cubit::runtime {
 
@@ -31,26 +35,52 @@ struct CacheEntry {
   std::uint64_t bytes = 0;
   std::optional<Artifact> artifact;  ///< empty if the file is damaged or cannot be read
   std::string damage;                ///< what is wrong with the file; "" if nothing is
-  bool unreadable = false;           ///< the file could not be read now, for the reason in `damage`; its content may be
-                                     ///< good
+  bool unreadable = false;           ///< the file could not be read now, or its owner is not trusted, for the reason in
+                                     ///< `damage`; its content may be good
   bool removed = false;              ///< remove_damaged() deleted the file
-};
-
-/// Facts that an entry must match in addition to its key. A forged file may have the right key name and a good hash.
-struct Wanted {
-  std::string target;
-  std::string entry_point;
 };
 
 /// How long a request waits for another process that compiles the same kernel. After that the request compiles by
 /// itself.
 inline constexpr std::chrono::milliseconds kLockWait = std::chrono::minutes(2);
+/// After this time of waiting, the request says for whom it waits.
+inline constexpr std::chrono::milliseconds kLockPatience = std::chrono::seconds(2);
 
-class DiskCache {
+/// What a cache folder may hold; 0 means no limit.
+struct CacheLimits {
+  std::uint64_t bytes = 0;
+  std::chrono::seconds age{0};  ///< since the last use
+  bool any() const { return bytes != 0 || age.count() != 0; }
+};
+
+/// The report of prune() and stats().
+struct CacheStats {
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t removed = 0;  ///< entries that prune() deleted
+  std::uint64_t removed_bytes = 0;
+  std::uint64_t staging_files = 0;                 ///< being written, or left by a dead process
+  std::uint64_t lock_files = 0;                    ///< held, or left by a dead process
+  std::chrono::seconds oldest_use{0};              ///< time since the use of the entry that was used longest ago
+  std::map<std::string, std::uint64_t> compilers;  ///< entries by the compiler's version
+  std::uint64_t free_bytes = 0;                    ///< on the folder's file system
+  bool has_locks = false;                          ///< the folder's file system supports locks
+};
+
+struct DiskCacheOptions {
+  std::chrono::milliseconds lock_wait = kLockWait;
+  std::chrono::milliseconds lock_patience = kLockPatience;
+  Trust trust = {};
+  CacheLimits limits = {};  ///< publish() prunes the folder to these limits from time to time
+  bool is_system = false;   ///< the folder is only read, and not made if it does not exist
+};
+
+class DiskCache final : public Store {
  public:
-  /// Creates `folder` (mode 0700) if it does not exist. If the folder cannot be created, is not a folder or cannot be
-  /// written, the cache is disabled after one warning to `log`. An unwritable folder with entries is still read.
-  DiskCache(const std::filesystem::path& folder, LogSink log, std::chrono::milliseconds lock_wait = kLockWait);
+  /// Creates `folder` (mode 0700) if it does not exist. If the folder cannot be created, is not a folder, cannot be
+  /// read or written, or is not trusted, the cache is disabled after one warning to `log`. An unwritable folder with
+  /// entries is still read.
+  DiskCache(const std::filesystem::path& folder, LogSink log, DiskCacheOptions options = {});
 
   bool readable() const { return readable_; }
   bool writable() const { return writable_; }
@@ -58,42 +88,48 @@ class DiskCache {
   /// Why the folder is disabled or read-only; "" if the folder is usable.
   const std::string& trouble() const { return trouble_; }
 
-  /// Returns a verified entry, or nothing. A damaged file, or a file whose content belongs to another key, is deleted
-  /// and logged as a warning. If another file has replaced the damaged file meanwhile, load() reads the new file. A
-  /// file that cannot be read now (too many open files, no memory, a failing disk) is logged as a warning and stays,
-  /// because its content may be good. No damage is fatal.
-  std::optional<Artifact> load(const RequestKey& key, const CompilerVersion& compiler,
-                               const Wanted* wanted = nullptr) const;
-  /// For machines without a compiler: returns the entry of the newest compiler that stored this key. Entries of
-  /// compilers newer than `driver_major` are ignored; 0 accepts every compiler.
-  std::optional<Artifact> load_any(const RequestKey& key, int driver_major = 0, const Wanted* wanted = nullptr) const;
+  /// A damaged file, or a file whose content belongs to another key, is deleted and logged as a warning. If another
+  /// file has replaced the damaged file meanwhile, find() reads the new file. A file that cannot be read now (too many
+  /// open files, no memory, a failing disk) or that is not trusted is logged as a warning and stays. An older
+  /// compiler's entry answers if the newest is not usable.
+  std::optional<Artifact> find(const StoreRequest& request) const override;
+  bool holds(const StoreRequest& request) const override;
 
   /// Writes a temporary file, calls fsync and renames the file. A failure (full disk, missing folder, no memory) is
-  /// logged as a warning and leaves no partial entry. Never throws.
-  bool store(const Artifact& artifact) const;
+  /// logged as a warning and leaves no partial entry. Deletes what dead processes left in the same subfolder.
+  bool publish(const Artifact& artifact) const override;
+  void visit(const std::function<void(const Artifact&)>& visit) const override;
+  StoreReport report() const override;
 
   /// Takes the exclusive right to compile one artifact. Returns nothing if locks are not supported or the folder is not
   /// writable. The call waits at most `lock_wait` for the current owner and then logs a warning and returns nothing, so
-  /// that a stopped process blocks no other process.
+  /// that a stopped process blocks no other process. After `lock_patience` it logs a warning and calls `impatient`.
   class Lock;
-  std::optional<Lock> lock(const std::string& id) const;
+  std::optional<Lock> lock(const std::string& id, const std::function<void()>& impatient = {}) const;
 
   std::vector<CacheEntry> list() const;  ///< all entries, verified
-  /// Deletes the entries that list() finds damaged, and stale temporary files. Returns the bad entries; `removed` says
-  /// whether the deletion succeeded. Unreadable entries stay.
+  /// Deletes the entries that list() finds damaged, and the staging and lock files of dead processes. Returns the bad
+  /// entries; `removed` says whether the deletion succeeded. Unreadable entries stay.
   std::vector<CacheEntry> remove_damaged() const;
-  /// Deletes all entries and stale temporary files, and returns the number of deleted entries. Lock files stay.
+  /// Deletes all entries, and the staging and lock files of dead processes. Returns the number of deleted entries.
   std::size_t clear() const;
 
-  /// Number of damaged entries that load() and load_any() deleted since construction.
+  /// Deletes the entries that were not used for limits.age, then the least recently used ones until limits.bytes
+  /// suffice, and the staging and lock files of dead processes. An entry whose key is being compiled stays. A process
+  /// that has loaded an entry keeps its code, because it holds a copy.
+  CacheStats prune(const CacheLimits& limits) const;
+  /// Reads the names and sizes of all files, and no content.
+  CacheStats stats() const;
+
+  /// Number of damaged entries that find() deleted since construction.
   std::uint64_t damaged() const { return damaged_.load(std::memory_order_relaxed); }
 
  private:
-  std::filesystem::path files() const;
   std::string prepare_folder();
+  int make_subfolder(std::string_view id) const;
   void warn(std::string_view line) const;
-  std::optional<Artifact> read(const std::filesystem::path& path, const RequestKey& key,
-                               const CompilerVersion* compiler, const Wanted* wanted) const;
+  std::vector<std::filesystem::path> candidates(const StoreRequest& request) const;
+  std::optional<Artifact> read(const std::filesystem::path& path, const StoreRequest& request) const;
   /// What happened to a damaged file. `replaced` means that another file, which nobody has read yet, has taken its
   /// name.
   enum class Fate { deleted, stays, replaced };
@@ -101,28 +137,37 @@ class DiskCache {
   /// good entry meanwhile.
   Fate remove_if_still(const std::filesystem::path& path, const FileIdentity& identity) const;
   Fate discard(const std::filesystem::path& path, const FileIdentity& identity, std::string_view damage) const;
-  std::optional<Artifact> read_once(const std::filesystem::path& path, const RequestKey& key,
-                                    const CompilerVersion* compiler, const Wanted* wanted, bool& is_replaced) const;
+  std::optional<Artifact> read_once(const std::filesystem::path& path, const StoreRequest& request,
+                                    bool& is_replaced) const;
+  void note_use(const std::filesystem::path& path, std::int64_t last_use) const;
+  void prune_if_due() const;
+  CacheEntry examine(const std::filesystem::path& path, FileIdentity& identity) const;
 
   std::filesystem::path folder_;
   LogSink log_;
-  std::chrono::milliseconds lock_wait_;
+  DiskCacheOptions options_;
   bool readable_ = false;
   bool writable_ = false;
   std::string trouble_;
+  mutable std::atomic<std::uint64_t> hits_{0};
+  mutable std::atomic<std::uint64_t> misses_{0};
+  mutable std::atomic<std::uint64_t> refused_{0};
+  mutable std::atomic<std::uint64_t> published_{0};
   mutable std::atomic<std::uint64_t> damaged_{0};
 };
 
+/// Deleting the lock's file at the end keeps the folder free of them. A waiting process notices the deletion.
 class DiskCache::Lock {
  public:
-  explicit Lock(int file) : file_(file) {}
-  Lock(Lock&& other) noexcept : file_(other.file_) { other.file_ = -1; }
+  Lock(std::filesystem::path path, int file) : path_(std::move(path)), file_(file) {}
+  Lock(Lock&& other) noexcept : path_(std::move(other.path_)), file_(other.file_) { other.file_ = -1; }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
   Lock& operator=(Lock&&) = delete;
   ~Lock();
 
  private:
+  std::filesystem::path path_;
   int file_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,6 +57,31 @@ int make_room(std::string& content, std::size_t size) {
   }
 }
 
+/// True if the open file is the one that `path` names.
+bool is_named(const File& file, const std::filesystem::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file.descriptor(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/// Opens a lock file or makes one. Linux refuses O_CREAT for another user's file in a sticky folder, even if everybody
+/// may write the file (sysctl fs.protected_regular), so an existing file is opened without that flag. flock needs no
+/// permission to write on most file systems.
+int open_lock(const std::filesystem::path& path, File& file) {
+  constexpr int kAttempts = 100;  // other processes may make and delete the file in between
+  int error = ENOENT;
+  for (int attempt = 0; attempt < kAttempts && (error == ENOENT || error == EEXIST); ++attempt) {
+    error = open_file(path, O_RDWR | O_NONBLOCK, file);
+    if (error == EACCES) error = open_file(path, O_RDONLY | O_NONBLOCK, file);
+    if (error != ENOENT) continue;
+    error = open_file(path, O_RDWR | O_CREAT | O_EXCL, file, 0666);
+    if (error == ENOENT) return error;  // there is no folder
+    if (error == 0) static_cast<void>(::fchmod(file.descriptor(), 0666));
+  }
+  return error;
+}
+
 bool is_folder(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
@@ -72,6 +98,8 @@ std::filesystem::path staging_path(const std::filesystem::path& path) {
 
 PublishError stage(const std::filesystem::path& staged, std::string_view content, File& file) {
   if (const int error = open_file(staged, O_WRONLY | O_CREAT | O_EXCL, file, 0644)) return {error, "create"};
+  // The umask may have taken bits away. A file system without modes refuses the call, and has nothing to set.
+  static_cast<void>(::fchmod(file.descriptor(), 0644));
   // The lock only tells is_abandoned that the file is in use. Publishing works without the lock.
   static_cast<void>(::flock(file.descriptor(), LOCK_EX | LOCK_NB));
   if (const int error = write_all(file.descriptor(), content)) return {error, "write"};
@@ -111,20 +139,79 @@ int create_folders(const std::filesystem::path& path) {
   return error;
 }
 
-static FileIdentity identity_of(const struct stat& status) {
+int create_folder_like_parent(const std::filesystem::path& path) {
+  struct stat parent {};
+  if (is_folder(path)) return 0;
+  if (::stat(path.parent_path().c_str(), &parent) != 0) return errno;
+  const mode_t mode = parent.st_mode & 07777;
+  if (::mkdir(path.c_str(), mode) != 0) return errno == EEXIST && is_folder(path) ? 0 : errno;
+  static_cast<void>(::chmod(path.c_str(), mode));  // the umask may have taken bits away
+  return 0;
+}
+
+static Ownership ownership_of(const struct stat& status) {
+  return {status.st_uid, status.st_gid, static_cast<std::uint32_t>(status.st_mode & 07777)};
+}
+
+int read_ownership(const std::filesystem::path& path, Ownership& ownership) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return errno;
+  ownership = ownership_of(status);
+  return 0;
+}
+
+static std::int64_t nanoseconds_of(const timespec& time) {
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return time.tv_sec * kNanoseconds + time.tv_nsec;
+}
+
+static FileIdentity identity_of(const struct stat& status) {
   return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
-          status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
+          nanoseconds_of(status.st_ctim)};
+}
+
+static FileFacts facts_of(const struct stat& status) {
+  return {.size = static_cast<std::uint64_t>(status.st_size),
+          .identity = identity_of(status),
+          .ownership = ownership_of(status),
+          .modified = nanoseconds_of(status.st_mtim)};
+}
+
+std::int64_t file_clock_now() {
+  timespec now{};
+  static_cast<void>(::clock_gettime(CLOCK_REALTIME, &now));
+  return nanoseconds_of(now);
+}
+
+int read_facts(const std::filesystem::path& path, FileFacts& facts) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return errno;
+  facts = facts_of(status);
+  return 0;
+}
+
+void touch(const std::filesystem::path& path) { static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), nullptr, 0)); }
+
+std::uint64_t free_bytes(const std::filesystem::path& path) {
+  struct statvfs status {};
+  return ::statvfs(path.c_str(), &status) == 0 ? std::uint64_t{status.f_bavail} * status.f_frsize : 0;
+}
+
+bool supports_locks(const std::filesystem::path& folder) {
+  const auto path = staging_path(folder / "locks");
+  File file;
+  if (open_file(path, O_RDWR | O_CREAT | O_EXCL, file) != 0) return false;
+  const bool locked = ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0;
+  static_cast<void>(::unlink(path.c_str()));
+  return locked;
 }
 
 int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts) {
   if (const int error = open_file(path, O_RDONLY | O_NONBLOCK, file)) return error;
   struct stat status {};
   if (::fstat(file.descriptor(), &status) != 0) return errno;
-  facts.identity = identity_of(status);
-  if (!S_ISREG(status.st_mode)) return kNoRegularFile;
-  facts.size = static_cast<std::uint64_t>(status.st_size);
-  return 0;
+  facts = facts_of(status);
+  return S_ISREG(status.st_mode) ? 0 : kNoRegularFile;
 }
 
 bool is_still(const std::filesystem::path& path, const FileIdentity& identity) {
@@ -171,20 +258,45 @@ bool is_abandoned(const std::filesystem::path& staged) {
   return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
 }
 
-int lock_file(const std::filesystem::path& path, File& file, std::chrono::milliseconds wait) {
-  if (const int error = open_file(path, O_RDWR | O_CREAT, file)) return error;
+int lock_file(const std::filesystem::path& path, File& file, const LockWait& wait) {
   // Polls instead of blocking in flock: a blocking wait would never end if the lock's owner is stopped.
-  const auto end = std::chrono::steady_clock::now() + wait;
+  const auto start = std::chrono::steady_clock::now();
+  bool is_patient = wait.impatient != nullptr;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
-    if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) return 0;
+    if (!file.open()) {
+      if (const int error = open_lock(path, file)) return error;
+    }
+    if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) {
+      // The owner before us has deleted the file. Another process may have made and locked a new one.
+      if (is_named(file, path)) return 0;
+      file = File();
+      continue;
+    }
     const int error = errno;
-    if (error != EWOULDBLOCK || std::chrono::steady_clock::now() >= end) return error;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (error != EWOULDBLOCK) static_cast<void>(::unlink(path.c_str()));  // this file system has no locks
+    if (error != EWOULDBLOCK || waited >= wait.most) return error;
+    if (is_patient && waited >= wait.patience) {
+      is_patient = false;
+      wait.impatient();
+    }
     std::this_thread::sleep_for(pause);
   }
 }
 
-void unlock_file(const File& file) {
-  if (file.open()) static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
+void unlock_and_remove(const std::filesystem::path& path, const File& file) {
+  if (!file.open()) return;
+  if (is_named(file, path)) static_cast<void>(::unlink(path.c_str()));
+  static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
+}
+
+bool remove_free_lock(const std::filesystem::path& path) {
+  File file;
+  if (open_file(path, O_RDONLY | O_NONBLOCK, file) != 0) return false;
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) return false;
+  const bool removed = ::unlink(path.c_str()) == 0;
+  static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
+  return removed;
 }
 
 }  // namespace cubit::runtime

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+
+#include "runtime/cache/trust.hpp"
 
 namespace cubit::runtime {
 
@@ -33,6 +36,10 @@ class File {
 /// ENOTDIR if `path` or a parent exists and is not a folder.
 int create_folders(const std::filesystem::path& path);
 
+/// Creates `path`, whose parent must exist, with the mode of its parent, whatever the umask is. In a cache that users
+/// share, the folders below are then as shared as the cache's folder.
+int create_folder_like_parent(const std::filesystem::path& path);
+
 /// Identifies the file behind a name. A file that replaces another file has a different identity, even if it gets the
 /// same inode number.
 struct FileIdentity {
@@ -46,7 +53,27 @@ struct FileIdentity {
 struct FileFacts {
   std::uint64_t size = 0;
   FileIdentity identity;
+  Ownership ownership;
+  std::int64_t modified = 0;  ///< time of the last modification in nanoseconds since 1970
 };
+
+/// Nanoseconds since 1970 by the clock of file times.
+std::int64_t file_clock_now();
+
+/// Reads size, owner and times of what `path` names, without opening it.
+int read_facts(const std::filesystem::path& path, FileFacts& facts);
+
+/// Sets the time of the last modification to now. A failure does no harm.
+void touch(const std::filesystem::path& path);
+
+/// Bytes that the user may still write on the file system of `path`; 0 if that is not known.
+std::uint64_t free_bytes(const std::filesystem::path& path);
+
+/// True if the file system of `folder` supports locks. Makes and deletes a file, if the folder is writable.
+bool supports_locks(const std::filesystem::path& folder);
+
+/// Reads owner and permissions of the file or folder that `path` names.
+int read_ownership(const std::filesystem::path& path, Ownership& ownership);
 
 /// Opens a file for reading. Returns ENOENT if there is no file, and kNoRegularFile for a fifo or a folder; the call
 /// never blocks.
@@ -70,9 +97,10 @@ struct PublishError {
 };
 
 /// Publishes a file atomically: the name stands for the whole new content or for the old file, even after a crash. The
-/// function writes a temporary file in the same folder, calls fsync and renames the file. The mode is 0644, because the
-/// folder's mode decides who may read. A failure removes the temporary file. The folder is not synced: a power failure
-/// may undo the rename, which is a cache miss like any other, and a second fsync would double the cost of a store.
+/// function writes a temporary file in the same folder, calls fsync and renames the file. The mode is 0644, whatever
+/// the umask is, because the folder's mode decides who may read. A failure removes the temporary file. The folder is
+/// not synced: a power failure may undo the rename, which is a cache miss like any other, and a second fsync would
+/// double the cost of a store.
 PublishError publish_file(const std::filesystem::path& path, std::string_view content);
 
 /// True for the name of a temporary file of publish_file.
@@ -82,11 +110,23 @@ bool is_staging_name(std::string_view name);
 /// are not supported, a file older than an hour counts as abandoned.
 bool is_abandoned(const std::filesystem::path& staged);
 
-/// Opens or creates `path` and waits for an exclusive lock. Returns EWOULDBLOCK if another process holds the lock for
-/// longer than `wait`. The lock ends when the file is closed or its owner dies. Owners that fork need unlock_file.
-int lock_file(const std::filesystem::path& path, File& file, std::chrono::milliseconds wait);
+/// How long lock_file() waits for another owner, and what it does meanwhile.
+struct LockWait {
+  std::chrono::milliseconds most{0};
+  std::chrono::milliseconds patience{0};  ///< after this time `impatient` is called, once
+  std::function<void()> impatient = {};
+};
 
-/// Frees the lock even if a child process holds a copy of the descriptor, where closing the descriptor alone would not.
-void unlock_file(const File& file);
+/// Opens or creates `path`, with mode 0666, and waits for an exclusive lock. Returns EWOULDBLOCK if another process
+/// holds the lock for too long, and EACCES if another user made the file and lets nobody open it. The lock ends when
+/// the file is closed or its owner dies. Owners that fork need unlock_and_remove.
+int lock_file(const std::filesystem::path& path, File& file, const LockWait& wait);
+
+/// Deletes the lock file that `file` has locked, and then frees the lock, even if a child process holds a copy of the
+/// descriptor. A process that waits for the deleted file notices that and makes a new one.
+void unlock_and_remove(const std::filesystem::path& path, const File& file);
+
+/// Deletes the lock file unless a process holds the lock. Returns true if the file is gone.
+bool remove_free_lock(const std::filesystem::path& path);
 
 }  // namespace cubit::runtime

@@ -10,8 +10,8 @@
 
 namespace cubit::runtime {
 
-/// Like load_nvrtc() of nvrtc.hpp, but if `path` is "" and `named` is a folder, only the files in this folder are tried.
-/// Without a usable library there, throws Failure(compiler_unavailable) that names the folder and the variable.
+/// Like load_nvrtc() of nvrtc.hpp, but if `path` is "" and `named` is a folder, only the files in this folder are
+/// tried. Without a usable library there, throws Failure(compiler_unavailable) that names the folder and the variable.
 std::shared_ptr<const Compiler> load_nvrtc(const std::string& path, int driver_major,
                                            std::span<const std::string> folders, const NamedFolder& named);
 

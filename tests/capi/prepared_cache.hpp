@@ -45,7 +45,7 @@ class PreparedCache {
     artifact.code = source.code;
     artifact.resources.registers = source.code == codegen::Code::ptx ? 0 : 42;
     artifact.cubin.resize(64);
-    ASSERT_TRUE(runtime::DiskCache(folder_, {}).store(artifact));
+    ASSERT_TRUE(runtime::DiskCache(folder_, {}).publish(artifact));
   }
   const char* path() const { return path_.c_str(); }
 

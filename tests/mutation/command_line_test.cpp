@@ -62,7 +62,7 @@ TEST_F(CheckMemory, FindsAPartialResultThatNobodyWrote) {
   ASSERT_EQ(healthy.exit_code, 0) << healthy.err;
   EXPECT_EQ(healthy.json().at("memory"), "checked");
 
-  ASSERT_TRUE(runtime::DiskCache(program_.cache(), {}).store(exchanged(mutant)));
+  ASSERT_TRUE(runtime::DiskCache(program_.cache(), {}).publish(exchanged(mutant)));
   const auto watched = run(mutant, {"--check-memory"});
   EXPECT_EQ(watched.exit_code, 1);
   EXPECT_EQ(watched.out, "");

@@ -143,7 +143,7 @@ TEST_F(DamageTest, LongerThanItAnnouncesIsNotReadToItsEnd) {
     most = std::max(most, size);
     return __real_read(file, bytes, size);
   };
-  EXPECT_FALSE(DiskCache(cache_folder(), {}).load(artifact_.key, artifact_.compiler));
+  EXPECT_FALSE(DiskCache(cache_folder(), {}).find(test::of_compiler(artifact_.key, artifact_.compiler)));
   EXPECT_EQ(most, kEntryPrefixBytes);
 }
 
@@ -173,7 +173,9 @@ TEST_F(DiskCacheFaultTest, AnEntryThatIsAFolderOrAFifoIsNeitherFatalNorAWait) {
   Engine on_folder = engine(cache_folder());
   EXPECT_TRUE(on_folder.get(source_));
   const auto other = test::small_source("other");
-  ASSERT_EQ(mkfifo(entry_of(test::small_artifact(other)).c_str(), 0600), 0);
+  const fs::path fifo = entry_of(test::small_artifact(other));
+  fs::create_directories(fifo.parent_path());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_TRUE(on_folder.get(other));
   EXPECT_EQ(compiler_->compiles(), 2u);
 }
@@ -186,8 +188,8 @@ class UnreadableTest : public DiskCacheFaultTest {
   void expect_a_miss_and_the_entry_stays(int error) {
     test::Lines lines;
     const DiskCache cache(cache_folder(), lines.sink());
-    EXPECT_FALSE(cache.load(artifact_.key, artifact_.compiler));
-    EXPECT_FALSE(cache.load_any(artifact_.key));
+    EXPECT_FALSE(cache.find(test::of_compiler(artifact_.key, artifact_.compiler)));
+    EXPECT_FALSE(cache.find(test::of_any(artifact_.key)));
     const auto warning = AllOf(HasSubstr("cannot be read"), HasSubstr(std::strerror(error)));
     EXPECT_THAT(lines.all(), ElementsAre(warning, warning));
     EXPECT_EQ(cache.damaged(), 0u);
@@ -199,13 +201,13 @@ class UnreadableTest : public DiskCacheFaultTest {
     EXPECT_THAT(listed[0].damage, HasSubstr(std::strerror(error)));
 
     faults = {};
-    EXPECT_TRUE(cache.load(artifact_.key, artifact_.compiler)) << "after " << std::strerror(error);
+    EXPECT_TRUE(cache.find(test::of_compiler(artifact_.key, artifact_.compiler))) << "after " << std::strerror(error);
     EXPECT_THAT(cache.remove_damaged(), IsEmpty());
   }
 };
 
 TEST_F(UnreadableTest, WhateverRefusesToOpenIt) {
-  DiskCache(cache_folder(), {}).store(artifact_);
+  DiskCache(cache_folder(), {}).publish(artifact_);
   for (const int error : {EMFILE, ENFILE, ENOMEM, EIO, EACCES, EINVAL}) {
     faults.open = [error](const char* path) { return std::string_view(path).ends_with(".cubit") ? failing(error) : 0; };
     expect_a_miss_and_the_entry_stays(error);
@@ -213,7 +215,7 @@ TEST_F(UnreadableTest, WhateverRefusesToOpenIt) {
 }
 
 TEST_F(UnreadableTest, ADiskThatFailsInTheMiddle) {
-  DiskCache(cache_folder(), {}).store(artifact_);
+  DiskCache(cache_folder(), {}).publish(artifact_);
   faults.read = [](int, void*, std::size_t) { return failing(EIO); };
   expect_a_miss_and_the_entry_stays(EIO);
 }
@@ -222,6 +224,7 @@ TEST_F(DiskCacheFaultTest, RemoveDamagedSaysWhatCouldNotBeDeleted) {
   const DiskCache cache(cache_folder(), {});
   fs::create_directories(entry_of(artifact_) / "a folder with something in it");
   const auto other = test::small_artifact(test::small_source("other"));
+  fs::create_directories(entry_of(other).parent_path());
   test::write_whole(entry_of(other), "nonsense");
   for (const CacheEntry& entry : cache.remove_damaged()) {
     const bool folder = entry.id == artifact_id(artifact_.key, artifact_.compiler);

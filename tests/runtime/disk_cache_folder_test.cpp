@@ -61,7 +61,9 @@ TEST_F(DiskCacheFaultTest, AnUnwritableFolderIsReadAndOneWarningGiven) {
 
 TEST_F(DiskCacheFaultTest, AReallyReadOnlyMountIsReadAndOneWarningGiven) {
   engine(cache_folder()).get(source_);
-  test::write_whole(entry_of(test::small_artifact(test::small_source("damaged"))), "nonsense");
+  const fs::path damaged = entry_of(test::small_artifact(test::small_source("damaged")));
+  fs::create_directories(damaged.parent_path());
+  test::write_whole(damaged, "nonsense");
   expect_well(test::Child([&]() -> std::string {
     if (std::string refused = test::own_mounts(); !refused.empty()) return refused;
     const std::string path = cache_folder().string();
@@ -79,6 +81,38 @@ TEST_F(DiskCacheFaultTest, AReallyReadOnlyMountIsReadAndOneWarningGiven) {
     if (reader.counters().compiles != 2) return "a damaged entry was not replaced by a compile";
     return reader.counters().damaged_entries == 0 ? "" : "claims to have deleted on a read-only mount";
   }));
+}
+
+TEST_F(DiskCacheFaultTest, AnUnreadableFolderSaysSo) {
+  engine(cache_folder()).get(source_);
+  faults.access = [](const char*, int) { return failing(EACCES); };
+  Engine refused = engine(cache_folder());
+  refused.get(source_);
+  EXPECT_EQ(refused.counters().compiles, 1u);
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("it cannot be read: Permission denied")));
+}
+
+TEST_F(DiskCacheFaultTest, ADanglingLinkMeansNoCacheAndOneWarning) {
+  fs::create_symlink(folder_.path() / "nowhere", cache_folder());
+  EXPECT_TRUE(engine(cache_folder()).get(source_));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("not a folder")));
+}
+
+TEST_F(DiskCacheFaultTest, NoHomeIsSaidOnce) {
+  Engine homeless({.is_cache_dir_unknown = true}, lines_.sink(), compiler_);
+  homeless.get(source_);
+  homeless.get(test::small_source("other"));
+  EXPECT_THAT(lines_.all(), ElementsAre(AllOf(HasSubstr("HOME is not set"), HasSubstr("CUBIT_CACHE_DIR"))));
+}
+
+/// The search for a key reads the names of one subfolder, and not those of the whole cache.
+TEST_F(DiskCacheFaultTest, ARequestReadsOneSubfolder) {
+  engine(cache_folder()).get(source_);
+  std::vector<std::string> opened;
+  faults.opendir = [&](const char* path) { opened.emplace_back(path); };
+  Engine reader({.cache_dir = cache_folder().string(), .compile_policy = CompilePolicy::never}, {}, compiler_);
+  reader.get(source_);
+  EXPECT_THAT(opened, ElementsAre(entry_of(artifact_).parent_path().string()));
 }
 
 TEST_F(DiskCacheFaultTest, AFolderDeletedUnderARunningProcessIsMadeAgain) {

@@ -3,6 +3,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <csignal>
 #include <cstring>
 
 #include "tests/runtime/injected_faults.hpp"
@@ -40,7 +42,7 @@ TEST_F(DiskCacheFaultTest, AnInterruptedLockIsTriedAgain) {
 }
 
 TEST_F(DiskCacheFaultTest, AForkDuringACompileDoesNotKeepTheLock) {
-  const DiskCache cache(cache_folder(), lines_.sink(), std::chrono::milliseconds(0));
+  const DiskCache cache(cache_folder(), lines_.sink(), {.lock_wait = std::chrono::milliseconds(0)});
   auto held = cache.lock("id");
   ASSERT_TRUE(held);
   EXPECT_FALSE(cache.lock("id"));
@@ -57,16 +59,86 @@ TEST_F(DiskCacheFaultTest, WhoHoldsALockForEverIsWaitedForOnlySoLong) {
   const DiskCache owner(cache_folder(), {});
   const auto held = owner.lock("id");
   ASSERT_TRUE(held);
-  const DiskCache other(cache_folder(), lines_.sink(), std::chrono::milliseconds(30));
+  const DiskCache other(cache_folder(), lines_.sink(), {.lock_wait = std::chrono::milliseconds(30)});
   EXPECT_FALSE(other.lock("id"));
   EXPECT_THAT(lines_.all(), ElementsAre(AllOf(HasSubstr("id.lock"), HasSubstr("compiling without it"))));
+}
+
+/// The line is emitted while the request still waits, and its sink may ask for the same kernel.
+TEST_F(DiskCacheFaultTest, WhoWaitsSaysSoBeforeTheWaitEnds) {
+  const DiskCache owner(cache_folder(), {});
+  auto held = owner.lock(artifact_id(artifact_.key, artifact_.compiler));
+  ASSERT_TRUE(held);
+  Engine* waiting = nullptr;
+  std::atomic<int> early_lines = 0;
+  Engine engine(
+      {.cache_dir = cache_folder().string(), .lock_wait = std::chrono::minutes(1)},
+      [&](LogLevel level, std::string_view line) {
+        if (level != LogLevel::warning) return;
+        EXPECT_THAT(std::string(line), AllOf(HasSubstr(".lock"), HasSubstr("waiting for at most 60 s")));
+        ++early_lines;
+        held.reset();
+        EXPECT_TRUE(waiting->get(source_));
+      },
+      compiler_);
+  waiting = &engine;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(engine.get(source_));
+  EXPECT_EQ(early_lines, 1);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, kLockPatience);
+  EXPECT_EQ(engine.counters().compiles, 1u);
+}
+
+TEST_F(DiskCacheFaultTest, TheWaitForALockIsAnOption) {
+  const DiskCache owner(cache_folder(), {});
+  const auto held = owner.lock(artifact_id(artifact_.key, artifact_.compiler));
+  ASSERT_TRUE(held);
+  Engine engine({.cache_dir = cache_folder().string(), .lock_wait = std::chrono::milliseconds(10)}, lines_.sink(),
+                compiler_);
+  EXPECT_TRUE(engine.get(source_));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("for 0.01 s; compiling without it")));
+}
+
+/// The owner deletes its lock file, so a process that waits for the deleted file must take the lock of a new one.
+TEST_F(DiskCacheFaultTest, TwoProcessesNeverHoldOneLock) {
+  constexpr int kProcesses = 8;
+  constexpr int kRounds = 50;
+  const fs::path inside = folder_.path() / "inside";
+  const DiskCache cache(cache_folder(), {});
+  std::vector<test::Child> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.emplace_back([&]() -> std::string {
+      for (int round = 0; round < kRounds; ++round) {
+        const auto lock = cache.lock("ab");
+        if (!lock) return "no lock";
+        const int file = ::open(inside.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (file < 0) return "two owners";
+        ::close(file);
+        fs::remove(inside);
+      }
+      return {};
+    });
+  }
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
+  EXPECT_THAT(test::files_ending(cache_folder(), ".lock"), IsEmpty());
+}
+
+TEST_F(DiskCacheFaultTest, ALockOfADeadProcessIsDeletedByTheNextStoreBesideIt) {
+  test::Child victim([&]() -> std::string {
+    const auto held = DiskCache(cache_folder(), {}).lock(artifact_id(artifact_.key, artifact_.compiler));
+    return std::to_string(raise(SIGKILL));
+  });
+  EXPECT_THAT(victim.join(), HasSubstr("died of signal 9"));
+  EXPECT_THAT(test::files_ending(cache_folder(), ".lock"), SizeIs(1));
+  engine(cache_folder()).get(source_);
+  EXPECT_THAT(test::files_ending(cache_folder(), ".lock"), IsEmpty());
 }
 
 TEST_F(DiskCacheFaultTest, ALockKeepsOthersOutUntilItsOwnerIsDone) {
   const DiskCache cache(cache_folder(), {});
   auto held = cache.lock("id");
   ASSERT_TRUE(held);
-  const int file = ::open((cache_folder() / "v1" / "id.lock").c_str(), O_RDWR);
+  const int file = ::open((cache_folder() / "v1" / "id" / "id.lock").c_str(), O_RDWR);
   EXPECT_NE(__real_flock(file, LOCK_EX | LOCK_NB), 0);
   held.reset();
   EXPECT_EQ(__real_flock(file, LOCK_EX | LOCK_NB), 0);

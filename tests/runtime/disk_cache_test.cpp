@@ -23,7 +23,8 @@ using testing::SizeIs;
 class DiskCacheTest : public testing::Test {
  protected:
   fs::path entry_of(const Artifact& artifact) const {
-    return cache_.folder() / "v1" / (artifact_id(artifact.key, artifact.compiler) + ".cubit");
+    return cache_.folder() / "v1" / artifact.key.hex().substr(0, 2) /
+           (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
 
   test::TemporaryFolder folder_;
@@ -54,46 +55,46 @@ TEST_F(DiskCacheTest, AFolderThatExistsKeepsItsMode) {
 }
 
 TEST_F(DiskCacheTest, StoresAndLoads) {
-  EXPECT_FALSE(cache_.load(first_.key, first_.compiler));
-  EXPECT_TRUE(cache_.store(first_));
-  const auto loaded = cache_.load(first_.key, first_.compiler);
+  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, first_.compiler)));
+  EXPECT_TRUE(cache_.publish(first_));
+  const auto loaded = cache_.find(test::of_compiler(first_.key, first_.compiler));
   ASSERT_TRUE(loaded);
   EXPECT_EQ(serialise(*loaded), serialise(first_));
   EXPECT_THAT(test::files_ending(cache_.folder(), ""), ElementsAre(entry_of(first_)));
 }
 
 TEST_F(DiskCacheTest, AnotherBuildOfTheCompilerIsAnotherEntry) {
-  EXPECT_TRUE(cache_.store(first_));
-  EXPECT_FALSE(cache_.load(first_.key, {13, 0, 87}));
-  EXPECT_FALSE(cache_.load(first_.key, {13, 1, 88}));
-  EXPECT_FALSE(cache_.load(first_.key, {12, 0, 88}));
-  EXPECT_FALSE(cache_.load(second_.key, first_.compiler));
+  EXPECT_TRUE(cache_.publish(first_));
+  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, {13, 0, 87})));
+  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, {13, 1, 88})));
+  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, {12, 0, 88})));
+  EXPECT_FALSE(cache_.find(test::of_compiler(second_.key, first_.compiler)));
 }
 
 TEST_F(DiskCacheTest, LoadAnyTakesTheNewestCompilerThatTheDriverAccepts) {
-  EXPECT_FALSE(cache_.load_any(first_.key));
+  EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
   for (const CompilerVersion version : {CompilerVersion{12, 8, 93}, {13, 0, 9}, {13, 0, 88}, {12, 10, 1}}) {
-    cache_.store(test::small_artifact(test::small_source("first"), version));
+    cache_.publish(test::small_artifact(test::small_source("first"), version));
   }
-  EXPECT_EQ(cache_.load_any(first_.key)->compiler.text(), "13.0.88");
-  EXPECT_EQ(cache_.load_any(first_.key, 13)->compiler.text(), "13.0.88");
-  EXPECT_EQ(cache_.load_any(first_.key, 12)->compiler.text(), "12.10.1");
-  EXPECT_FALSE(cache_.load_any(first_.key, 11));
-  EXPECT_FALSE(cache_.load_any(second_.key));
+  EXPECT_EQ(cache_.find(test::of_any(first_.key))->compiler.text(), "13.0.88");
+  EXPECT_EQ(cache_.find(test::of_any(first_.key, 13))->compiler.text(), "13.0.88");
+  EXPECT_EQ(cache_.find(test::of_any(first_.key, 12))->compiler.text(), "12.10.1");
+  EXPECT_FALSE(cache_.find(test::of_any(first_.key, 11)));
+  EXPECT_FALSE(cache_.find(test::of_any(second_.key)));
 }
 
 TEST_F(DiskCacheTest, LoadAnyPassesOverADamagedEntry) {
-  cache_.store(first_);
+  cache_.publish(first_);
   const Artifact older = test::small_artifact(test::small_source("first"), {12, 8, 93});
-  cache_.store(older);
+  cache_.publish(older);
   test::write_whole(entry_of(first_), "nonsense");
-  EXPECT_EQ(cache_.load_any(first_.key)->compiler, older.compiler);
+  EXPECT_EQ(cache_.find(test::of_any(first_.key))->compiler, older.compiler);
   EXPECT_EQ(cache_.damaged(), 1u);
 }
 
 TEST_F(DiskCacheTest, ListTellsGoodFromDamaged) {
-  cache_.store(first_);
-  cache_.store(second_);
+  cache_.publish(first_);
+  cache_.publish(second_);
   test::write_whole(entry_of(second_), "nonsense");
   std::size_t good = 0;
   for (const CacheEntry& entry : cache_.list()) {
@@ -112,23 +113,31 @@ TEST_F(DiskCacheTest, ListTellsGoodFromDamaged) {
 }
 
 TEST_F(DiskCacheTest, RemoveDamagedDeletesDamageAndNothingElse) {
-  cache_.store(first_);
-  cache_.store(second_);
+  cache_.publish(first_);
+  cache_.publish(second_);
   test::write_whole(entry_of(second_), "nonsense");
   test::write_whole(cache_.folder() / "notes.txt", "not ours");
   EXPECT_THAT(cache_.remove_damaged(), SizeIs(1));
   EXPECT_THAT(cache_.remove_damaged(), IsEmpty());
-  EXPECT_TRUE(cache_.load(first_.key, first_.compiler));
+  EXPECT_TRUE(cache_.find(test::of_compiler(first_.key, first_.compiler)));
   EXPECT_TRUE(fs::exists(cache_.folder() / "notes.txt"));
 }
 
-TEST_F(DiskCacheTest, ClearDeletesEntriesAndKeepsLocks) {
-  cache_.store(first_);
-  cache_.store(second_);
-  { const auto lock = cache_.lock("some"); }
+TEST_F(DiskCacheTest, ClearDeletesEntriesAndLocksThatNobodyHolds) {
+  cache_.publish(first_);
+  cache_.publish(second_);
+  const auto held = cache_.lock("ab");
+  const fs::path left = cache_.folder() / "v1" / "ab" / "left.lock";
+  test::write_whole(left, "");
   EXPECT_EQ(cache_.clear(), 2u);
   EXPECT_THAT(cache_.list(), IsEmpty());
-  EXPECT_TRUE(fs::exists(cache_.folder() / "v1" / "some.lock"));
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(cache_.folder() / "v1" / "ab" / "ab.lock"));
+}
+
+TEST_F(DiskCacheTest, ALockLeavesNoFile) {
+  { const auto lock = cache_.lock("ab"); }
+  EXPECT_THAT(test::files_ending(cache_.folder(), ""), IsEmpty());
 }
 
 TEST_F(DiskCacheTest, ClearDeletesStagingFilesThatNobodyWrites) {
@@ -145,18 +154,36 @@ TEST_F(DiskCacheTest, ClearDeletesStagingFilesThatNobodyWrites) {
 }
 
 TEST_F(DiskCacheTest, AnEntryIsReadableForEverybodyWhoMayEnterTheFolder) {
-  const mode_t before = ::umask(022);
-  cache_.store(first_);
+  for (const mode_t mask : {0022, 0077, 0}) {
+    const mode_t before = ::umask(mask);
+    cache_.publish(first_);
+    ::umask(before);
+    EXPECT_EQ(fs::status(entry_of(first_)).permissions(), fs::perms(0644)) << mask;
+  }
+}
+
+TEST_F(DiskCacheTest, FoldersBelowHaveTheModeOfTheCacheFolder) {
+  const fs::path shared = folder_.path() / "shared";
+  fs::create_directory(shared);
+  fs::permissions(shared, fs::perms(0755));
+  const mode_t before = ::umask(0077);
+  DiskCache(shared, {}).publish(first_);
   ::umask(before);
-  struct stat status {};
-  ASSERT_EQ(stat(entry_of(first_).c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0644u);
+  EXPECT_EQ(fs::status(shared / "v1").permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::status(shared / "v1" / first_.key.hex().substr(0, 2)).permissions(), fs::perms(0755));
+}
+
+TEST_F(DiskCacheTest, AnEntryWhereEarlierVersionsStoredItIsAMissAndListedAsDamage) {
+  test::write_whole(cache_.folder() / "v1" / entry_of(first_).filename(), serialise(first_));
+  EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
+  ASSERT_THAT(cache_.list(), SizeIs(1));
+  EXPECT_THAT(cache_.list().front().damage, HasSubstr("earlier versions"));
 }
 
 TEST_F(DiskCacheTest, ADescriptorOfAnyLengthIsStoredCut) {
   first_.descriptor.assign(std::size_t{3} << 20, '\x01');
-  EXPECT_TRUE(cache_.store(first_));
-  const auto loaded = cache_.load(first_.key, first_.compiler);
+  EXPECT_TRUE(cache_.publish(first_));
+  const auto loaded = cache_.find(test::of_compiler(first_.key, first_.compiler));
   ASSERT_TRUE(loaded);
   EXPECT_EQ(loaded->descriptor, first_.descriptor.substr(0, loaded->descriptor.size()));
   EXPECT_GT(loaded->descriptor.size(), 1000u);
@@ -166,9 +193,9 @@ TEST_F(DiskCacheTest, ADescriptorOfAnyLengthIsStoredCut) {
 TEST_F(DiskCacheTest, WhatCannotBeStoredIsAWarning) {
   Artifact too_large = first_;
   too_large.cubin.resize(std::size_t{256} << 20);
-  EXPECT_FALSE(cache_.store(too_large));
+  EXPECT_FALSE(cache_.publish(too_large));
   first_.entry_point.assign(std::size_t{3} << 20, 'k');
-  EXPECT_FALSE(cache_.store(first_));
+  EXPECT_FALSE(cache_.publish(first_));
   EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("it has 268"), HasSubstr("was not stored")));
   EXPECT_THAT(cache_.list(), IsEmpty());
 }
@@ -177,9 +204,9 @@ TEST_F(DiskCacheTest, NoFolderMeansNoCacheAndNoWarning) {
   const DiskCache none({}, lines_.sink());
   EXPECT_FALSE(none.readable());
   EXPECT_FALSE(none.writable());
-  EXPECT_FALSE(none.store(first_));
-  EXPECT_FALSE(none.load(first_.key, first_.compiler));
-  EXPECT_FALSE(none.load_any(first_.key));
+  EXPECT_FALSE(none.publish(first_));
+  EXPECT_FALSE(none.find(test::of_compiler(first_.key, first_.compiler)));
+  EXPECT_FALSE(none.find(test::of_any(first_.key)));
   EXPECT_FALSE(none.lock("some"));
   EXPECT_THAT(none.list(), IsEmpty());
   EXPECT_THAT(none.remove_damaged(), IsEmpty());
@@ -191,7 +218,7 @@ TEST_F(DiskCacheTest, ARelativeFolderStaysWhereItWas) {
   fs::current_path(folder_.path());
   const DiskCache cache("relative", {});
   fs::current_path("/");
-  EXPECT_TRUE(cache.store(first_));
+  EXPECT_TRUE(cache.publish(first_));
   EXPECT_TRUE(fs::exists(folder_.path() / "relative" / "v1"));
 }
 
@@ -199,8 +226,8 @@ TEST_F(DiskCacheTest, AnOlderSchemaIsAMissAndListedAsDamage) {
   const fs::path old_folder = cache_.folder() / "v0";
   fs::create_directory(old_folder);
   test::write_whole(old_folder / entry_of(first_).filename(), serialise(first_));
-  EXPECT_FALSE(cache_.load(first_.key, first_.compiler));
-  EXPECT_FALSE(cache_.load_any(first_.key));
+  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, first_.compiler)));
+  EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
   ASSERT_THAT(cache_.list(), SizeIs(1));
   EXPECT_THAT(cache_.list().front().damage, HasSubstr("schema v0"));
   EXPECT_THAT(cache_.remove_damaged(), SizeIs(1));

@@ -113,6 +113,53 @@ TEST_F(EngineProcessTest, EightProcessesOfEightThreadsMakeOneCompileWithTheMachi
   EXPECT_THAT(ask_from_eight_processes(nullptr), testing::ElementsAre("compiled"));
 }
 
+TEST_F(EngineProcessTest, SixtyFourProcessesOnOneColdKeyMakeOneCompile) {
+  const auto counting = std::make_shared<test::CountingCompiler>(
+      folder_.path() / "count",
+      [](const codegen::KernelSource&) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+  StartingGate gate;
+  std::vector<test::Child> children;
+  for (int i = 0; i < 64; ++i) {
+    children.emplace_back([&]() -> std::string {
+      gate.wait_in_child();
+      Engine(settings(), {}, counting).get(source_);
+      return {};
+    });
+  }
+  gate.open();
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(counting->compiles(), 1u);
+  EXPECT_THAT(test::files_ending(folder_.path() / "cache", ".lock"), testing::IsEmpty());
+}
+
+/// The owner of the lock is killed while 63 processes wait: one of them compiles, and none hangs.
+TEST_F(EngineProcessTest, AKilledOwnerOf63WaitersIsOneMoreCompile) {
+  const fs::path owner_compiles = folder_.path() / "owner compiles";
+  const auto counting =
+      std::make_shared<test::CountingCompiler>(folder_.path() / "count", [](const codegen::KernelSource&) {});
+  test::Child owner([&]() -> std::string {
+    const auto stuck = std::make_shared<test::CountingCompiler>(folder_.path() / "stuck", [&](const auto&) {
+      test::write_whole(owner_compiles, "");
+      ::pause();
+    });
+    Engine(settings(), {}, stuck).get(source_);
+    return "the stuck compile ended";
+  });
+  while (!fs::exists(owner_compiles)) std::this_thread::yield();
+  std::vector<test::Child> waiting;
+  for (int i = 0; i < 63; ++i) {
+    waiting.emplace_back([&]() -> std::string {
+      Engine(settings(), {}, counting).get(source_);
+      return {};
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(counting->compiles(), 0u);
+  owner.kill();
+  for (test::Child& child : waiting) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(counting->compiles(), 1u);
+}
+
 TEST_F(EngineProcessTest, WhoWaitsGoesOnWhenTheOwnerIsKilled) {
   const fs::path owner_compiles = folder_.path() / "owner compiles";
   const auto counting =

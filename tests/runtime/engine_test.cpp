@@ -355,15 +355,74 @@ TEST_F(NeverCompileTest, NeedsNoCompiler) {
 
 TEST_F(NeverCompileTest, AnotherCompilersEntryIsServed) {
   // The entry was made by 12.8.93. The compiler of this engine is 13.0.88.
-  DiskCache(settings().cache_dir, {}).store(test::small_artifact(test::small_source(), {12, 8, 93}));
+  DiskCache(settings().cache_dir, {}).publish(test::small_artifact(test::small_source(), {12, 8, 93}));
   const auto counting = compiler();
   Engine engine(never(), lines_.sink(), counting);
   EXPECT_EQ(engine.get(test::small_source())->artifact().compiler.text(), "12.8.93");
   EXPECT_EQ(engine.counters().disk_hits, 1u);
   EXPECT_EQ(counting->compiles(), 0u);
   EXPECT_THAT(lines_.all(), IsEmpty());
-  // An engine that may compile makes its own kernel, because the entry is from another compiler.
-  EXPECT_EQ(Engine(settings(), {}, counting).get(test::small_source())->artifact().compiler.text(), "13.0.88");
+}
+
+TEST_F(EngineTest, AnotherCompilersEntryIsServedUnlessThePolicyIsExact) {
+  DiskCache(settings().cache_dir, {}).publish(test::small_artifact(test::small_source(), {12, 8, 93}));
+  const auto counting = compiler();
+  EXPECT_EQ(Engine(settings(), {}, counting).get(test::small_source())->artifact().compiler.text(), "12.8.93");
+  Settings exact = settings();
+  exact.compiler_policy = CompilerPolicy::exact;
+  EXPECT_EQ(Engine(exact, {}, counting).get(test::small_source())->artifact().compiler.text(), "13.0.88");
+  EXPECT_EQ(counting->compiles(), 1u);
+}
+
+TEST_F(EngineTest, ExactWithoutACompilerIsAnError) {
+  DiskCache(settings().cache_dir, {}).publish(test::small_artifact(test::small_source(), {12, 8, 93}));
+  Settings exact = settings();
+  exact.compiler_policy = CompilerPolicy::exact;
+  exact.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
+  Engine engine(exact, {});
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::compiler_unavailable);
+}
+
+TEST_F(EngineTest, ADiskHitLoadsNoCompiler) {
+  Engine(settings(), {}, compiler()).get(test::small_source());
+  Settings with_compiler = settings();
+  with_compiler.nvrtc_path = FAKE_NVRTC;
+  test::Lines lines(LogLevel::debug);
+  Engine engine(with_compiler, lines.sink());
+  engine.get(test::small_source());
+  EXPECT_THAT(lines.all(), testing::Not(Contains(HasSubstr("NVRTC"))));
+  engine.compiler();
+  EXPECT_THAT(lines.all(), Contains(HasSubstr("NVRTC"))) << "or the line above proves nothing";
+}
+
+// ---- stores ---------------------------------------------------------------------------------------------------------
+
+TEST_F(EngineTest, SystemFoldersAreAskedAfterTheUsersFolderAndNeverWritten) {
+  const std::filesystem::path system = folder_.path() / "system";
+  const auto counting = compiler();
+  Engine({.cache_dir = system.string()}, {}, counting).get(test::small_source());
+  Settings both = settings();
+  both.system_caches = {(folder_.path() / "none").string(), system.string()};
+  Engine engine(both, lines_.sink(), counting);
+  EXPECT_TRUE(engine.is_cached(test::small_source()));
+  EXPECT_FALSE(engine.is_cached(test::small_source("other")));
+  engine.get(test::small_source());
+  engine.get(test::small_source("other"));
+  EXPECT_TRUE(engine.is_cached(test::small_source("other")));
+  EXPECT_EQ(counting->compiles(), 2u);
+  const auto reports = engine.store_reports();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[0].kind, "folder");
+  EXPECT_EQ(reports[0].published, 1u);
+  EXPECT_EQ(reports[0].misses, 2u);
+  EXPECT_EQ(reports[1].kind, "system folder");
+  EXPECT_FALSE(reports[1].readable);
+  EXPECT_EQ(reports[2].name, system.string());
+  EXPECT_EQ(reports[2].hits, 1u);
+  EXPECT_EQ(reports[2].misses, 1u);
+  EXPECT_FALSE(reports[2].writable);
+  EXPECT_THAT(test::files_ending(system, ".cubit"), testing::SizeIs(1));
+  EXPECT_THAT(lines_.all(), Contains(AllOf(HasSubstr("none"), HasSubstr("No such file"))));
 }
 
 TEST_F(NeverCompileTest, AKernelStoredLaterIsFound) {

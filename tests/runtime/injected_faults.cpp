@@ -15,6 +15,10 @@ void expect_well(test::Child child) {
 
 using cubit::runtime::faults;
 
+static void step() {
+  if (faults.step) faults.step();
+}
+
 // The linker's option --wrap determines these names.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
@@ -26,22 +30,40 @@ int __wrap_access(const char* path, int mode);
 int __wrap_open(const char* path, int flags, mode_t mode);
 ssize_t __wrap_read(int file, void* bytes, std::size_t size);
 int __wrap_fstat(int file, struct stat* status);
+DIR* __wrap_opendir(const char* path);
+ssize_t __wrap_write(int file, const void* bytes, std::size_t size);
+int __wrap_unlink(const char* path);
 
 int __wrap_rename(const char* from, const char* to) {
+  step();
   return faults.rename ? faults.rename(from, to) : __real_rename(from, to);
 }
 int __wrap_flock(int file, int operation) {
+  step();
   return faults.flock ? faults.flock(file, operation) : __real_flock(file, operation);
 }
 int __wrap_mkdir(const char* path, mode_t mode) {
+  step();
   return faults.mkdir ? faults.mkdir(path, mode) : __real_mkdir(path, mode);
 }
-int __wrap_fsync(int file) { return faults.fsync ? faults.fsync(file) : __real_fsync(file); }
+int __wrap_fsync(int file) {
+  step();
+  return faults.fsync ? faults.fsync(file) : __real_fsync(file);
+}
+ssize_t __wrap_write(int file, const void* bytes, std::size_t size) {
+  step();
+  return __real_write(file, bytes, size);
+}
+int __wrap_unlink(const char* path) {
+  step();
+  return __real_unlink(path);
+}
 int __wrap_access(const char* path, int mode) {
   return faults.access ? faults.access(path, mode) : __real_access(path, mode);
 }
 // The mode is garbage if the caller passes none; the file system then ignores the mode.
 int __wrap_open(const char* path, int flags, mode_t mode) {
+  step();
   return faults.open && faults.open(path) < 0 ? -1 : __real_open(path, flags, mode);
 }
 ssize_t __wrap_read(int file, void* bytes, std::size_t size) {
@@ -51,6 +73,10 @@ int __wrap_fstat(int file, struct stat* status) {
   const int result = __real_fstat(file, status);
   if (faults.after_fstat) faults.after_fstat(status);
   return result;
+}
+DIR* __wrap_opendir(const char* path) {
+  if (faults.opendir) faults.opendir(path);
+  return __real_opendir(path);
 }
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

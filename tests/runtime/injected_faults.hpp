@@ -2,6 +2,7 @@
 // tests also use real conditions: a full tmpfs and a read-only mount.
 #pragma once
 
+#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -24,6 +25,9 @@ int __real_access(const char* path, int mode);
 int __real_open(const char* path, int flags, ...);
 ssize_t __real_read(int file, void* bytes, std::size_t size);
 int __real_fstat(int file, struct stat* status);
+DIR* __real_opendir(const char* path);
+ssize_t __real_write(int file, const void* bytes, std::size_t size);
+int __real_unlink(const char* path);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
@@ -31,6 +35,7 @@ namespace cubit::runtime {
 
 /// Replacements for system calls; an empty function calls the real one.
 struct Faults {
+  std::function<void()> step;  ///< called before each call that changes files or opens one
   std::function<int(const char* from, const char* to)> rename;
   std::function<int(int file, int operation)> flock;
   std::function<int(const char* path, mode_t mode)> mkdir;
@@ -39,6 +44,7 @@ struct Faults {
   std::function<int(const char* path)> open;  ///< -1 with errno set fails the call; any other value calls the real open
   std::function<ssize_t(int file, void* bytes, std::size_t size)> read;
   std::function<void(struct stat* status)> after_fstat;
+  std::function<void(const char* path)> opendir;  ///< called before the real opendir
 };
 extern Faults faults;
 
@@ -56,7 +62,8 @@ class DiskCacheFaultTest : public testing::Test {
 
   std::filesystem::path cache_folder() const { return folder_.path() / "cache"; }
   std::filesystem::path entry_of(const Artifact& artifact) const {
-    return cache_folder() / "v1" / (artifact_id(artifact.key, artifact.compiler) + ".cubit");
+    return cache_folder() / "v1" / artifact.key.hex().substr(0, 2) /
+           (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
   Engine engine(const std::filesystem::path& folder) {
     return Engine({.cache_dir = folder.string()}, lines_.sink(), compiler_);

@@ -60,7 +60,7 @@ TEST_F(NvrtcSearchTest, EveryDocumentedPlaceIsSearched) {
 TEST_F(NvrtcSearchTest, AnEngineThatMayNotCompileLoadsNone) {
   Settings settings{.cache_dir = (folder_.path() / "cache").string(), .nvrtc_path = put("12.8", "libnvrtc.so.12")};
   const codegen::KernelSource source = test::small_source();
-  DiskCache(settings.cache_dir, {}).store(test::small_artifact(source, {12, 8, 0}));
+  DiskCache(settings.cache_dir, {}).publish(test::small_artifact(source, {12, 8, 0}));
   settings.compile_policy = CompilePolicy::never;
   test::Lines lines(LogLevel::debug);
   Engine engine(settings, lines.sink());

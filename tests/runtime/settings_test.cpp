@@ -20,7 +20,8 @@ class SettingsTest : public testing::Test {
   // gtest_discover_tests runs every test in its own process, so nothing needs to be restored.
   void SetUp() override {
     for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
-                             "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE"}) {
+                             "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER",
+                             "CUBIT_SYSTEM_CACHES", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
       unsetenv(name);
     }
   }
@@ -54,6 +55,34 @@ TEST_F(SettingsTest, EmptyCacheFolderMeansNone) {
   set("HOME", "/home/someone");
   set("CUBIT_CACHE_DIR", "");
   EXPECT_EQ(Settings::from_environment().cache_dir, "");
+}
+
+TEST_F(SettingsTest, AFolderThatNoVariableNamesIsUnknown) {
+  EXPECT_TRUE(Settings::from_environment().is_cache_dir_unknown);
+  set("CUBIT_CACHE_DIR", "");
+  EXPECT_FALSE(Settings::from_environment().is_cache_dir_unknown);
+  unsetenv("CUBIT_CACHE_DIR");
+  set("HOME", "/home/someone");
+  EXPECT_FALSE(Settings::from_environment().is_cache_dir_unknown);
+}
+
+TEST_F(SettingsTest, StoresTrustAndTheWaitForLocks) {
+  EXPECT_EQ(Settings::from_environment().lock_wait, std::chrono::minutes(2));
+  set("CUBIT_SYSTEM_CACHES", "/a::/b c:");
+  set("CUBIT_CACHE_TRUST", "user:alice");
+  set("CUBIT_LOCK_WAIT", "7");
+  set("CUBIT_COMPILER", "exact");
+  const Settings settings = Settings::from_environment();
+  EXPECT_THAT(settings.system_caches, ElementsAre("/a", "/b c"));
+  EXPECT_EQ(settings.cache_trust, "user:alice");
+  EXPECT_EQ(settings.lock_wait, std::chrono::seconds(7));
+  EXPECT_EQ(settings.compiler_policy, CompilerPolicy::exact);
+  for (const auto& [name, value] :
+       {std::pair{"CUBIT_LOCK_WAIT", "7s"}, {"CUBIT_LOCK_WAIT", "-1"}, {"CUBIT_COMPILER", "mine"}}) {
+    SettingsTest::SetUp();
+    set(name, value);
+    EXPECT_THROW(Settings::from_environment(), Failure) << name;
+  }
 }
 
 TEST_F(SettingsTest, FoldersForNvrtcInOrderOfPreference) {

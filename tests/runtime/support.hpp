@@ -13,6 +13,7 @@
 #include "runtime/cache/artifact.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 #include "runtime/log.hpp"
+#include "runtime/store.hpp"
 
 namespace cubit::runtime::test {
 
@@ -52,6 +53,14 @@ class Lines {
 codegen::KernelSource small_source(std::string_view text = "first");
 
 Artifact small_artifact(const codegen::KernelSource& source, const CompilerVersion& compiler = {13, 0, 88});
+
+/// A request for the entry of one compiler, and one for the newest entry up to a major version.
+inline StoreRequest of_compiler(const RequestKey& key, const CompilerVersion& compiler) {
+  return {.key = key, .target = {}, .entry_point = {}, .exact = compiler};
+}
+inline StoreRequest of_any(const RequestKey& key, int newest_major = 0) {
+  return {.key = key, .target = {}, .entry_point = {}, .newest_major = newest_major};
+}
 
 /// A compiler that makes cubins without NVRTC. It appends one byte to `count_file` for every compile, so that processes
 /// can share the count. `during` runs inside each compile.

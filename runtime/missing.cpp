@@ -1,0 +1,60 @@
+// Builds the commands that compile what is missing: one command per architecture.
+#include "runtime/missing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace cubit::runtime {
+namespace {
+
+/// The command-line tool compiles descriptors for GPUs only. A user's own source is cached by the program that provides
+/// it, and PTX by the program that executes it.
+bool tool_can_compile(const MissingKernel& kernel) {
+  return !kernel.is_callers_own && kernel.code == codegen::Code::cubin;
+}
+
+/// A descriptor for a shell. No descriptor of an operator contains a quote.
+std::string quoted(const std::string& descriptor) { return fmt::format("'{}'", descriptor); }
+
+std::string commands_for(const std::set<MissingKernel>& missing) {
+  std::map<std::string, std::set<std::string>> descriptors_by_target;
+  for (const MissingKernel& kernel : missing) {
+    if (tool_can_compile(kernel)) descriptors_by_target[kernel.target].insert(kernel.descriptor);
+  }
+  std::string commands;
+  for (const auto& [target, descriptors] : descriptors_by_target) {
+    commands += commands.empty() ? "cubit compile" : " && cubit compile";
+    for (const std::string& descriptor : descriptors) commands += " " + quoted(descriptor);
+    commands += " --arch " + target;
+  }
+  return commands;
+}
+
+}  // namespace
+
+Failure not_cached(std::span<const MissingKernel> given_kernels) {
+  const MissingKernel& first = given_kernels.front();
+  const std::set<MissingKernel> missing(given_kernels.begin(), given_kernels.end());  // several devices need one kernel
+  const bool is_one = missing.size() == 1;
+  const char* device = first.code == codegen::Code::ptx ? "cpu:" : "";
+  std::string given = fmt::format("{} for {}{}", first.descriptor, device, first.target);
+  if (!is_one) {
+    given += fmt::format(" and {} more {}", missing.size() - 1, missing.size() == 2 ? "kernel" : "kernels");
+  }
+  const std::string_view them = is_one ? "it" : "them";
+  std::string how;
+  const std::string commands = commands_for(missing);
+  if (!commands.empty()) how = fmt::format("compile {} beforehand ({})", them, commands);
+  if (!std::all_of(missing.begin(), missing.end(), tool_can_compile)) {
+    how += fmt::format("{}get {} once from an engine that may compile and has the same cache folder",
+                       how.empty() ? "" : ", or ", them);
+  }
+  return {Status::not_cached, std::move(given),
+          fmt::format("no cache holds the {}, and this engine may not compile", is_one ? "kernel" : "kernels"),
+          how + ", or allow compilation"};
+}
+
+}  // namespace cubit::runtime

@@ -1,0 +1,26 @@
+// The error of an engine that may not compile, for one missing kernel or many.
+#pragma once
+
+#include <compare>
+#include <span>
+#include <string>
+
+#include "base/error.hpp"
+#include "codegen/kernel_source.hpp"
+
+namespace cubit::runtime {
+
+/// A kernel that no store holds.
+struct MissingKernel {
+  std::string descriptor;
+  std::string target;  ///< "sm_90a"
+  codegen::Code code = codegen::Code::cubin;
+  bool is_callers_own = false;  ///< the user's own source, which has no descriptor
+
+  auto operator<=>(const MissingKernel&) const = default;
+};
+
+/// The Failure(not_cached) that names all of `missing`, which is not empty, in commands to paste into a shell.
+Failure not_cached(std::span<const MissingKernel> missing);
+
+}  // namespace cubit::runtime

@@ -1,0 +1,106 @@
+// Kills a process before each of its calls to the file system, and proves that the cache is whole afterwards.
+#include <csignal>
+
+#include "tests/runtime/injected_faults.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class KillTest : public DiskCacheFaultTest {
+ protected:
+  /// Runs `body` in processes that are killed before their first call, their second, and so on. Calls `after` when each
+  /// is dead. Ends when a process survives, and returns the number of killed ones.
+  int kill_at_every_step(const std::function<void()>& before, const std::function<void()>& body,
+                         const std::function<void(int)>& after) {
+    constexpr int kMost = 1000;
+    for (int last = 1; last <= kMost; ++last) {
+      before();
+      test::Child victim([&]() -> std::string {
+        faults.step = [last, count = 0]() mutable {
+          if (++count == last) static_cast<void>(raise(SIGKILL));
+        };
+        body();
+        faults.step = nullptr;
+        return "survived";
+      });
+      const std::string said = victim.join();
+      if (said == "survived") return last - 1;
+      EXPECT_THAT(said, HasSubstr("died of signal 9"));
+      after(last);
+    }
+    ADD_FAILURE() << "no end";
+    return kMost;
+  }
+
+  /// The next engine gets the kernel, and leaves one good entry and no other file beside it.
+  void expect_recovery(int last) {
+    for (const CacheEntry& entry : DiskCache(cache_folder(), {}).list()) EXPECT_EQ(entry.damage, "") << "step " << last;
+    Engine next = engine(cache_folder());
+    EXPECT_EQ(next.get(source_)->artifact().cubin.size(), source_.template_text.size());
+    EXPECT_THAT(lines_.all(), IsEmpty()) << "step " << last;
+    EXPECT_EQ(next.disk_cache().remove_damaged().size(), 0u);
+    EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "step " << last;
+    Engine reader = engine(cache_folder());
+    reader.get(source_);
+    EXPECT_EQ(reader.counters().disk_hits, 1u) << "step " << last;
+  }
+};
+
+TEST_F(KillTest, AtEveryStepOfACompileThatIsStored) {
+  const int steps =
+      kill_at_every_step([&] { fs::remove_all(cache_folder()); }, [&] { engine(cache_folder()).get(source_); },
+                         [&](int last) { expect_recovery(last); });
+  EXPECT_GE(steps, 10) << "folders, lock, staging file, write, fsync, rename, clean-up";
+}
+
+TEST_F(KillTest, AtEveryStepOfReplacingADamagedEntry) {
+  kill_at_every_step(
+      [&] {
+        fs::create_directories(entry_of(artifact_).parent_path());
+        test::write_whole(entry_of(artifact_), "nonsense");
+      },
+      [&] { engine(cache_folder()).get(source_); },
+      [&](int last) {
+        DiskCache(cache_folder(), {}).remove_damaged();
+        expect_recovery(last);
+      });
+}
+
+TEST_F(KillTest, AtEveryStepOfClearing) {
+  kill_at_every_step([&] { engine(cache_folder()).get(source_); }, [&] { DiskCache(cache_folder(), {}).clear(); },
+                     [&](int last) { expect_recovery(last); });
+}
+
+TEST_F(DiskCacheFaultTest, ThirtyKillsLeaveNothingAfterTheNextStore) {
+  for (int i = 0; i < 30; ++i) {
+    test::Child victim([&]() -> std::string {
+      faults.rename = [](const char*, const char*) { return raise(SIGKILL); };
+      engine(cache_folder()).get(source_);
+      return "survived";
+    });
+    EXPECT_THAT(victim.join(), HasSubstr("died of signal 9"));
+  }
+  EXPECT_THAT(test::files_ending(cache_folder(), ".staging"), SizeIs(30));
+  EXPECT_EQ(DiskCache(cache_folder(), {}).stats().staging_files, 30u);
+  engine(cache_folder()).get(source_);
+  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1));
+}
+
+TEST_F(DiskCacheFaultTest, NoEntryTruncatedAtAny64thByteIsServed) {
+  artifact_.cubin.resize(4096, std::byte{7});
+  const std::string good = serialise(artifact_);
+  fs::create_directories(entry_of(artifact_).parent_path());
+  for (std::size_t size = 0; size < good.size(); size += 64) {
+    test::write_whole(entry_of(artifact_), good.substr(0, size));
+    EXPECT_FALSE(DiskCache(cache_folder(), {}).find(test::of_any(artifact_.key))) << size;
+    EXPECT_FALSE(fs::exists(entry_of(artifact_))) << size;
+  }
+}
+
+}  // namespace
+}  // namespace cubit::runtime

@@ -1,0 +1,135 @@
+// Tests of folders that several users share: real users of the operating system, where the tests run as root.
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/runtime/injected_faults.hpp"
+
+namespace cubit::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr uid_t kAlice = 54321;
+constexpr uid_t kBob = 54322;
+
+/// Only root may become another user.
+class SharedFolderTest : public DiskCacheFaultTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can act as several users";
+    fs::permissions(folder_.path(), fs::perms(0755));
+    fs::permissions(folder_.path() / "count", fs::perms(0666));
+    fs::create_directory(cache_folder());
+    ASSERT_EQ(::chmod(cache_folder().c_str(), 01777), 0);
+  }
+
+  /// What `body` complains about, run by `user`.
+  std::string as(uid_t user, const std::function<std::string()>& body) { return start_as(user, body).join(); }
+  test::Child start_as(uid_t user, const std::function<std::string()>& body) {
+    return test::Child([&]() -> std::string {
+      if (::setgroups(0, nullptr) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0) return "cannot change the user";
+      return body();
+    });
+  }
+  Settings trusting(const std::string& trust) const {
+    return {.cache_dir = cache_folder().string(), .cache_trust = trust};
+  }
+  /// Gets the kernel, and says what the engine did.
+  std::string get_with(const Settings& settings) {
+    Engine engine(settings, lines_.sink(), compiler_);
+    engine.get(source_);
+    std::string said = engine.counters().compiles == 0 ? "hit" : "compiled";
+    for (const std::string& line : lines_.all()) said += "; " + line;
+    return said;
+  }
+};
+
+TEST_F(SharedFolderTest, AFolderThatEverybodyCanWriteIsRefusedInOneSentence) {
+  EXPECT_THAT(as(kAlice, [&] { return get_with(trusting("")); }),
+              AllOf(HasSubstr("compiled; disk cache " + cache_folder().string()), HasSubstr("every user can write it"),
+                    HasSubstr("cp -r"), HasSubstr("CUBIT_CACHE_TRUST"), HasSubstr("going on without")));
+  EXPECT_THAT(test::files_ending(cache_folder(), ""), IsEmpty());
+}
+
+TEST_F(SharedFolderTest, AnotherUsersFolderIsRefused) {
+  ASSERT_EQ(::chmod(cache_folder().c_str(), 0755), 0);
+  ASSERT_EQ(::chown(cache_folder().c_str(), kBob, kBob), 0);
+  EXPECT_EQ(as(kBob, [&] { return get_with(trusting("")); }), "compiled");
+  for (const uid_t user : {uid_t{0}, kAlice}) {
+    EXPECT_THAT(as(user, [&] { return get_with(trusting("")); }),
+                AllOf(HasSubstr("compiled; "), HasSubstr("it belongs to user 54322")));
+  }
+  EXPECT_EQ(as(0, [&] { return get_with(trusting("user:54322")); }), "hit");
+}
+
+/// An entry that another user altered and hashed again is not executed.
+TEST_F(SharedFolderTest, AnEntryOfAUserWhoIsNotNamedIsNotUsed) {
+  EXPECT_EQ(as(kBob, [&] { return get_with(trusting("user:54321")); }), "compiled");
+  const std::string said = as(kAlice, [&] { return get_with(trusting("user:0")); });
+  EXPECT_THAT(said, AllOf(HasSubstr("compiled; disk cache entry"), HasSubstr("is not used: it belongs to user 54322")));
+  EXPECT_EQ(as(kAlice, [&] { return get_with(trusting("user:54322")); }), "hit");
+}
+
+TEST_F(SharedFolderTest, AnEntryThatOthersCanWriteIsNotUsed) {
+  EXPECT_EQ(as(kAlice, [&] { return get_with(trusting("user:54322")); }), "compiled");
+  fs::permissions(entry_of(artifact_), fs::perms(0666));
+  EXPECT_THAT(as(kAlice, [&] { return get_with(trusting("user:54322")); }), HasSubstr("every user can write it"));
+}
+
+/// Earlier versions made lock files that only their user could open.
+TEST_F(SharedFolderTest, AnotherUsersClosedLockDoesNotMakeEveryProcessCompile) {
+  const std::string id = artifact_id(artifact_.key, artifact_.compiler);
+  EXPECT_EQ(as(kBob,
+               [&]() -> std::string {
+                 const auto lock = DiskCache(cache_folder(), {}, {.trust = Trust::parse("user:54321")}).lock(id);
+                 const fs::path file = entry_of(artifact_).replace_extension(".lock");
+                 if (!lock || ::chmod(file.c_str(), 0600) != 0) return "no lock";
+                 ::_exit(0);  // the file stays
+               }),
+            "");
+  ASSERT_THAT(test::files_ending(cache_folder(), ".lock"), SizeIs(1));
+  const auto slow = std::make_shared<test::CountingCompiler>(folder_.path() / "slow", [](const codegen::KernelSource&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  });
+  fs::permissions(folder_.path() / "slow", fs::perms(0666));
+  std::vector<test::Child> children;
+  for (int i = 0; i < 6; ++i) {
+    children.push_back(start_as(kAlice, [&]() -> std::string {
+      Engine engine(trusting("user:54322"), lines_.sink(), slow);
+      engine.get(source_);
+      return lines_.all().empty() ? "" : lines_.all().front();
+    }));
+  }
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(slow->compiles(), 1u);
+}
+
+TEST_F(SharedFolderTest, UsersWhoTrustEachOtherShareOneCompile) {
+  const auto slow = std::make_shared<test::CountingCompiler>(folder_.path() / "slow", [](const codegen::KernelSource&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  });
+  fs::permissions(folder_.path() / "slow", fs::perms(0666));
+  std::vector<test::Child> children;
+  for (int i = 0; i < 6; ++i) {
+    children.push_back(start_as(i % 2 == 0 ? kAlice : kBob, [&]() -> std::string {
+      ::umask(0077);
+      Engine engine(trusting("user:54321,user:54322"), lines_.sink(), slow);
+      engine.get(source_);
+      return lines_.all().empty() ? "" : lines_.all().front();
+    }));
+  }
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(slow->compiles(), 1u);
+}
+
+}  // namespace
+}  // namespace cubit::runtime
