@@ -18,24 +18,43 @@
 namespace cubit::capi {
 namespace {
 
-/// Returns the caller's compile policy, or nothing if the environment decides. A C caller may store any number in an
+/// The value of an enumeration whose first value lets the environment decide. A C caller may store any number in an
 /// enum, and C++ must not read an enum value outside its range, so the function reads the bytes.
-std::optional<runtime::CompilePolicy> policy_of(const cubit_engine_options& options) {
-  int policy = 0;
-  static_assert(sizeof policy == sizeof options.compile);
-  std::memcpy(&policy, &options.compile, sizeof policy);
-  if (policy < CUBIT_COMPILE_FROM_ENVIRONMENT || policy > CUBIT_COMPILE_NEVER) {
-    throw Failure(Status::invalid_argument, fmt::format("cubit_engine_options.compile = {}", policy),
-                  "there is no such policy", "give one of the CUBIT_COMPILE_… values");
+template <class Enum>
+std::optional<int> chosen(const Enum& value, const char* name, Enum last) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  if (number < 0 || number > static_cast<int>(last)) {
+    throw Failure(Status::invalid_argument, fmt::format("cubit_engine_options.{} = {}", name, number),
+                  "there is no such policy", fmt::format("give one of the values of {}", name));
   }
-  if (policy == CUBIT_COMPILE_FROM_ENVIRONMENT) return std::nullopt;
-  return policy == CUBIT_COMPILE_ALLOW ? runtime::CompilePolicy::allow : runtime::CompilePolicy::never;
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+
+/// Returns the caller's compile policy, or nothing if the environment decides.
+std::optional<runtime::CompilePolicy> policy_of(const cubit_engine_options& options) {
+  const auto policy = chosen(options.compile, "compile", CUBIT_COMPILE_NEVER);
+  if (!policy) return std::nullopt;
+  return *policy == CUBIT_COMPILE_ALLOW ? runtime::CompilePolicy::allow : runtime::CompilePolicy::never;
 }
 
 runtime::Settings settings_of(const cubit_engine_options& options) {
   runtime::Settings settings = runtime::Settings::from_environment(policy_of(options));
-  if (options.cache_dir != nullptr) settings.cache_dir = options.cache_dir;
+  if (options.cache_dir != nullptr) {
+    settings.cache_dir = options.cache_dir;
+    settings.is_cache_dir_unknown = false;
+  }
   if (options.nvrtc_path != nullptr) settings.nvrtc_path = options.nvrtc_path;
+  if (options.system_caches != nullptr) settings.system_caches = runtime::folder_list(options.system_caches);
+  if (options.cache_trust != nullptr) settings.cache_trust = options.cache_trust;
+  if (const auto policy = chosen(options.compiler, "compiler", CUBIT_COMPILER_EXACT)) {
+    settings.compiler_policy =
+        *policy == CUBIT_COMPILER_EXACT ? runtime::CompilerPolicy::exact : runtime::CompilerPolicy::any;
+  }
+  if (options.cache_max_bytes != 0) settings.cache_max_bytes = options.cache_max_bytes;
+  if (options.cache_max_days != 0) settings.cache_max_days = static_cast<int>(std::min(options.cache_max_days, 36500U));
+  if (options.lock_wait_seconds != 0) settings.lock_wait = std::chrono::seconds(std::max(0, options.lock_wait_seconds));
   return settings;
 }
 
@@ -122,6 +141,23 @@ Json entry_json(const runtime::CacheEntry& entry) {
           {"removed", entry.removed}};
 }
 
+Json stats_json(const runtime::DiskCache& cache, const runtime::CacheStats& stats) {
+  return {{"folder", cache.folder().string()},
+          {"readable", cache.readable()},
+          {"writable", cache.writable()},
+          {"trouble", cache.trouble()},
+          {"entries", stats.entries},
+          {"bytes", stats.bytes},
+          {"removed", stats.removed},
+          {"removed_bytes", stats.removed_bytes},
+          {"staging_files", stats.staging_files},
+          {"lock_files", stats.lock_files},
+          {"oldest_use_seconds", stats.oldest_use.count()},
+          {"compilers", stats.compilers},
+          {"free_bytes", stats.free_bytes},
+          {"has_locks", stats.has_locks}};
+}
+
 Json cache_json(const runtime::DiskCache& cache, const std::vector<runtime::CacheEntry>& entries) {
   Json list = Json::array();
   for (const runtime::CacheEntry& entry : entries) list.push_back(entry_json(entry));
@@ -182,6 +218,37 @@ cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counter
   });
 }
 
+cubit_status cubit_engine_stores(cubit_engine* engine, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_engine_stores: engine");
+    require(json, "cubit_engine_stores: json");
+    Json list = Json::array();
+    for (const runtime::StoreReport& report : engine->session.engine().store_reports()) {
+      list.push_back({{"kind", report.kind},
+                      {"name", report.name},
+                      {"trouble", report.trouble},
+                      {"readable", report.readable},
+                      {"writable", report.writable},
+                      {"hits", report.hits},
+                      {"misses", report.misses},
+                      {"refused", report.refused},
+                      {"published", report.published}});
+    }
+    *json = thread_text(list);
+  });
+}
+
+cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* descriptor, const char* architecture,
+                                    int* cached) {
+  return guarded([&] {
+    require(engine, "cubit_engine_is_cached: engine");
+    require(descriptor, "cubit_engine_is_cached: descriptor");
+    require(cached, "cubit_engine_is_cached: cached");
+    const CodeTarget target = target_of(architecture);
+    *cached = engine->session.is_cached(descriptor, target.architecture, target.code) ? 1 : 0;
+  });
+}
+
 cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, const char* architecture,
                               cubit_kernel** kernel) {
   return guarded([&] {
@@ -234,6 +301,40 @@ cubit_status cubit_cache_verify(cubit_engine* engine, const char** json) {
     require(json, "cubit_cache_verify: json");
     const runtime::DiskCache& cache = engine->session.engine().disk_cache();
     *json = thread_text(cache_json(cache, cache.remove_damaged()));
+  });
+}
+
+cubit_status cubit_cache_add(cubit_engine* engine, cubit_kernel* kernel) {
+  return guarded([&] {
+    require(engine, "cubit_cache_add: engine");
+    const ops::OperatorKernel& given = from_handle(kernel, "cubit_cache_add: kernel");
+    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
+    for (std::size_t i = 0; i < given.member_count(); ++i) {
+      const runtime::Artifact& artifact = given.member(i).kernel->artifact();
+      if (cache.publish(artifact)) continue;
+      throw Failure(Status::io_error, artifact.descriptor,
+                    fmt::format("the cache folder \"{}\" did not keep it: {}", cache.folder().string(),
+                                cache.trouble().empty() ? "see the engine's log" : cache.trouble()),
+                    "give a folder that can be written");
+    }
+  });
+}
+
+cubit_status cubit_cache_prune(cubit_engine* engine, uint64_t max_bytes, unsigned max_days, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_cache_prune: engine");
+    require(json, "cubit_cache_prune: json");
+    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
+    *json = thread_text(stats_json(cache, cache.prune({max_bytes, std::chrono::days(max_days)})));
+  });
+}
+
+cubit_status cubit_cache_stats(cubit_engine* engine, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_cache_stats: engine");
+    require(json, "cubit_cache_stats: json");
+    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
+    *json = thread_text(stats_json(cache, cache.stats()));
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -10,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "runtime/missing.hpp"
 
 namespace cubit::ops {
 namespace {
@@ -40,12 +42,29 @@ std::vector<std::exception_ptr> errors_in_parallel(std::size_t count, const Body
   return errors;
 }
 
-/// Like errors_in_parallel(), but throws the first exception in the order of the calls.
-template <class Body>
-void for_each_in_parallel(std::size_t count, const Body& body) {
-  for (const std::exception_ptr& error : errors_in_parallel(count, body)) {
-    if (error) std::rethrow_exception(error);
+bool is_not_cached(const std::exception_ptr& error) {
+  if (!error) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Failure& failure) {
+    return failure.status() == Status::not_cached;
+  } catch (...) {
+    return false;
   }
+}
+
+/// Throws one failure that names every kernel whose request ended with Status::not_cached. `kernel_of(i)` describes the
+/// kernel of request i. Does nothing if there are not several such requests, or if another request failed before.
+template <class KernelOf>
+void throw_if_not_cached(const std::vector<std::exception_ptr>& errors, const KernelOf& kernel_of) {
+  std::vector<runtime::MissingKernel> missing;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (is_not_cached(errors[i]))
+      missing.push_back(kernel_of(i));
+    else if (errors[i] && missing.empty())
+      return;
+  }
+  if (missing.size() > 1) throw runtime::not_cached(missing);
 }
 
 [[noreturn]] void rethrow_naming(const std::exception_ptr& error, std::string_view text,
@@ -98,6 +117,23 @@ KernelHandle Session::get(const codegen::KernelSource& source) {
   return counted(source.descriptor, engine_.get(source), nullptr);
 }
 
+std::vector<codegen::KernelSource> Session::sources(std::string_view text, const codegen::Architecture& architecture,
+                                                    codegen::Code code) {
+  const Operator& op = find_operator(text);
+  std::vector<codegen::KernelSource> sources;
+  for (const std::string& member : op.members(op.canonical(text), architecture)) {
+    sources.push_back(op.specialise(member, architecture)->source());
+    sources.back().code = code;
+  }
+  return sources;
+}
+
+bool Session::is_cached(std::string_view text, const codegen::Architecture& architecture, codegen::Code code) {
+  const std::vector<codegen::KernelSource> wanted = sources(text, architecture, code);
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const codegen::KernelSource& source) { return engine_.is_cached(source); });
+}
+
 KernelHandle Session::find(const SpellingView& spelling) {
   const std::shared_lock lock(mutex_);
   const auto found = kernels_.find(spelling);
@@ -126,8 +162,14 @@ KernelHandle Session::make_set(std::string_view canonical, const std::vector<std
   auto set = std::make_shared<KernelSet>();
   set->choice = op.choice(canonical, architecture);
   set->members.resize(members.size());
-  for_each_in_parallel(members.size(),
-                       [&](std::size_t index) { set->members[index] = get(members[index], architecture, code); });
+  const auto errors = errors_in_parallel(
+      members.size(), [&](std::size_t index) { set->members[index] = get(members[index], architecture, code); });
+  throw_if_not_cached(errors, [&](std::size_t index) {
+    return runtime::MissingKernel{members[index], std::string(architecture.name), code};
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
   return remember({&architecture, canonical, code}, counted(std::string(canonical), nullptr, nullptr, std::move(set)));
 }
 
@@ -163,6 +205,10 @@ void Session::prepare(std::span<const std::string_view> texts, std::span<runtime
     const KernelHandle kernel = get_for(jobs[index].member, device.facts());
     const runtime::CurrentDevice current(device);
     for (std::size_t i = 0; i < kernel->member_count(); ++i) kernel->member(i).kernel->prepare(device);
+  });
+  throw_if_not_cached(errors, [&](std::size_t index) {
+    const runtime::DeviceFacts& facts = jobs[index].device->facts();
+    return runtime::MissingKernel{jobs[index].member, std::string(facts.architecture->name), facts.code};
   });
   for (std::size_t index = 0; index < jobs.size(); ++index) {
     if (errors[index]) rethrow_naming(errors[index], jobs[index].text, *jobs[index].device);

@@ -126,9 +126,19 @@ class Session {
   /// The kernel of a user's own source, without a Specialisation.
   KernelHandle get(const codegen::KernelSource& source);
 
+  /// True if get() of the same arguments would compile nothing: all kernels of the descriptor are in memory or in a
+  /// store. Throws as get() does for a wrong descriptor.
+  bool is_cached(std::string_view text, const codegen::Architecture& architecture,
+                 codegen::Code code = codegen::Code::cubin);
+
+  /// The sources of the descriptor's kernels: of all members of a set.
+  static std::vector<codegen::KernelSource> sources(std::string_view text, const codegen::Architecture& architecture,
+                                                    codegen::Code code = codegen::Code::cubin);
+
   /// Makes the kernels of every descriptor, all members of sets included, for every device and loads them there, on
   /// several threads. If jobs fail, the first failure in the order of the arguments is thrown after all jobs have
-  /// ended; its text names descriptor and device.
+  /// ended; its text names descriptor and device. If kernels are missing and the engine may not compile, one failure
+  /// names all of them.
   void prepare(std::span<const std::string_view> texts, std::span<runtime::Device* const> devices);
 
   runtime::Engine& engine() { return engine_; }

@@ -291,27 +291,47 @@ typedef enum cubit_compile_policy {
   CUBIT_COMPILE_NEVER = 2 /* a kernel that no cache holds is CUBIT_NOT_CACHED */
 } cubit_compile_policy;
 
+typedef enum cubit_compiler_policy {
+  CUBIT_COMPILER_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILER decides: "exact", or "any" (default) */
+  CUBIT_COMPILER_ANY = 1,              /* stored code of every NVRTC answers that the driver can load */
+  CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with answers */
+} cubit_compiler_policy;
+
 typedef struct cubit_engine_options {
   size_t size;
   /* Folder of the disk cache; "" disables the disk cache. NULL takes the first that is set: the variable
-   * CUBIT_CACHE_DIR, $XDG_CACHE_HOME/cubit, ~/.cache/cubit. */
+   * CUBIT_CACHE_DIR, $XDG_CACHE_HOME/cubit, ~/.cache/cubit. If none is set, the engine says so and works without. */
   const char* cache_dir;
   const char* nvrtc_path; /* NULL: CUBIT_NVRTC, else the library searches for NVRTC */
   cubit_compile_policy compile;
   cubit_log_function log; /* NULL: log lines are dropped */
   /* Passed to `log`. Both must stay valid until the engine is released and all calls with the engine have returned. */
   void* log_context;
+  /* Further cache folders, separated by colons, which the engine only reads. NULL: the variable CUBIT_SYSTEM_CACHES. */
+  const char* system_caches;
+  /* Whose files in cache folders are trusted besides the user's own and root's: "user:alice,user:1001" or "group:gpu".
+   * NULL: the variable CUBIT_CACHE_TRUST. */
+  const char* cache_trust;
+  cubit_compiler_policy compiler;
+  /* The longest wait for another process that compiles the same kernel. 0: the variable CUBIT_LOCK_WAIT, else 120
+   * seconds. A negative number waits for nobody. */
+  int lock_wait_seconds;
+  /* Limits of the cache folder. From time to time the engine deletes the least recently used entries beyond the limits.
+   * 0: the variables CUBIT_CACHE_MAX_BYTES (such as "2G") and CUBIT_CACHE_MAX_DAYS, else no limit. */
+  uint64_t cache_max_bytes;
+  unsigned cache_max_days;
 } cubit_engine_options;
 
 /* Creates an engine. `options` may be NULL. An unusable cache folder is not an error: the engine logs one warning and
- * works without a disk cache. */
+ * works without this folder. A folder that belongs to another user, or that others can write, is unusable unless
+ * `cache_trust` names who is trusted. */
 CUBIT_API cubit_status cubit_engine_create(const cubit_engine_options* options, cubit_engine** engine);
 CUBIT_API void cubit_engine_release(cubit_engine* engine);
 
 typedef struct cubit_counters {
   size_t size;
   uint64_t memory_hits;     /* requests whose kernel was in the engine's memory */
-  uint64_t disk_hits;       /* requests whose kernel was in the disk cache */
+  uint64_t disk_hits;       /* requests whose kernel was in a store: a cache folder */
   uint64_t compiles;        /* requests that compiled */
   uint64_t failures;        /* requests that ended in an error */
   uint64_t waits;           /* requests that waited for another thread's request of the same kernel */
@@ -320,6 +340,16 @@ typedef struct cubit_counters {
 
 /* Copies the engine's counters since its creation to *counters. The caller sets counters->size before the call. */
 CUBIT_API cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counters);
+
+/* Describes the engine's stores in the order in which the engine asks them, as JSON: [{kind, name, trouble, readable,
+ * writable, hits, misses, refused, published}]. `kind` is "folder" or "system folder". `trouble` says why the store
+ * cannot be used, or only be read. `refused` counts entries that were damaged or not trusted. */
+CUBIT_API cubit_status cubit_engine_stores(cubit_engine* engine, const char** json);
+
+/* Sets *cached to 1 if cubit_engine_get with the same arguments would compile nothing, and otherwise to 0. Entries are
+ * not verified, and a damaged entry counts as cached. */
+CUBIT_API cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* descriptor, const char* architecture,
+                                              int* cached);
 
 /* Returns the kernel of `descriptor` for `architecture`. `architecture` is a name such as "sm_90a", "cpu:sm_90a" for
  * the CPU device of that name, or NULL for the device of the current CUDA context.
@@ -374,6 +404,17 @@ CUBIT_API cubit_status cubit_cache_list(cubit_engine* engine, const char** json)
  * `removed` says whether the deletion succeeded. An entry that cannot be read at the moment (too many open files, a
  * failing disk) may be intact and stays. */
 CUBIT_API cubit_status cubit_cache_verify(cubit_engine* engine, const char** json);
+/* Stores the code of a kernel, or of all members of a set, in the engine's cache folder. The kernel may come from
+ * another engine. The call fails with CUBIT_IO_ERROR if the folder cannot keep a kernel. */
+CUBIT_API cubit_status cubit_cache_add(cubit_engine* engine, cubit_kernel* kernel);
+/* Deletes the entries that were not used for max_days, then the least recently used entries until the others have at
+ * most max_bytes bytes, and what dead processes left. 0 means no limit. Returns the JSON of cubit_cache_stats. */
+CUBIT_API cubit_status cubit_cache_prune(cubit_engine* engine, uint64_t max_bytes, unsigned max_days,
+                                         const char** json);
+/* Describes the cache folder without reading entries, as JSON: {folder, readable, writable, trouble, entries, bytes,
+ * removed, removed_bytes, staging_files, lock_files, oldest_use_seconds, compilers: {version: entries}, free_bytes,
+ * has_locks}. Staging and lock files exist while a process compiles; dead processes may leave some. */
+CUBIT_API cubit_status cubit_cache_stats(cubit_engine* engine, const char** json);
 /* Deletes all entries. `removed` receives the number of deleted entries and may be NULL. */
 CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 

@@ -317,6 +317,12 @@ struct EngineOptions {
   const char* nvrtc_path = nullptr;
   cubit_compile_policy compile = CUBIT_COMPILE_FROM_ENVIRONMENT;
   LogFunction log = {};
+  const char* system_caches = nullptr;  ///< nullptr: the folders that the environment names
+  const char* cache_trust = nullptr;    ///< nullptr: the users or the group that the environment names
+  cubit_compiler_policy compiler = CUBIT_COMPILER_FROM_ENVIRONMENT;
+  int lock_wait_seconds = 0;          ///< 0: the environment's, else 120
+  std::uint64_t cache_max_bytes = 0;  ///< 0: the environment's, else no limit
+  unsigned cache_max_days = 0;        ///< 0: the environment's, else no limit
 };
 
 /// Makes kernels: looks in memory, then on disk, and then compiles. An Engine is thread-safe and serves all devices.
@@ -328,6 +334,12 @@ class Engine {
     c.cache_dir = options.cache_dir;
     c.nvrtc_path = options.nvrtc_path;
     c.compile = options.compile;
+    c.system_caches = options.system_caches;
+    c.cache_trust = options.cache_trust;
+    c.compiler = options.compiler;
+    c.lock_wait_seconds = options.lock_wait_seconds;
+    c.cache_max_bytes = options.cache_max_bytes;
+    c.cache_max_days = options.cache_max_days;
     if (*log_) {
       c.log = [](void* context, cubit_log_level level, const char* line) {
         (*static_cast<LogFunction*>(context))(level, line);
@@ -367,6 +379,21 @@ class Engine {
     detail::check(cubit_engine_counters(handle(), &counters));
     return counters;
   }
+  /// True if get() would compile nothing; see cubit_engine_is_cached.
+  bool is_cached(const std::string& descriptor, const std::string& architecture) const {
+    int cached = 0;
+    detail::check(cubit_engine_is_cached(handle(), descriptor.c_str(), architecture.c_str(), &cached));
+    return cached != 0;
+  }
+  /// The engine's stores with their counters as JSON; see cubit_engine_stores.
+  std::string stores() const { return detail::text(cubit_engine_stores, handle()); }
+  /// Deletes what is beyond the limits, and describes the folder, as JSON; see cubit_cache_prune and cubit_cache_stats.
+  std::string cache_prune(std::uint64_t max_bytes, unsigned max_days) const {
+    return detail::text(cubit_cache_prune, handle(), max_bytes, max_days);
+  }
+  std::string cache_stats() const { return detail::text(cubit_cache_stats, handle()); }
+  /// Stores the code of a kernel in the engine's cache folder; see cubit_cache_add.
+  void cache_add(const Kernel& kernel) const { detail::check(cubit_cache_add(handle(), kernel.handle())); }
   /// The disk cache's entries as JSON; see cubit_cache_list, cubit_cache_verify and cubit_cache_clear.
   std::string cache_list() const { return detail::text(cubit_cache_list, handle()); }
   std::string cache_verify() const { return detail::text(cubit_cache_verify, handle()); }

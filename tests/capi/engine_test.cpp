@@ -47,7 +47,7 @@ TEST(EngineOptions, MembersBeyondAnOlderCallersSizeAreNotRead) {
   struct {
     std::size_t size;
     const char* cache_dir;
-    const void* beyond[4];
+    const void* beyond[9];
   } older = {offsetof(cubit_engine_options, nvrtc_path), "", {}};
   for (const void*& member : older.beyond) member = reinterpret_cast<const void*>(1);
   static_assert(sizeof older >= sizeof(cubit_engine_options));
@@ -88,6 +88,28 @@ TEST(EngineOptions, VariableThatIsNoPolicyMattersOnlyWhereItIsAskedFor) {
   EXPECT_EQ(create(options), CUBIT_INVALID_ARGUMENT);
   EXPECT_THAT(cubit_last_error()->message, HasSubstr("CUBIT_COMPILE=maybe"));
   unsetenv("CUBIT_COMPILE");
+}
+
+TEST(EngineOptions, CompilerPolicyTrustAndStoresAreTheCallers) {
+  cubit_engine_options options = offline();
+  const int unknown = 3;
+  std::memcpy(&options.compiler, &unknown, sizeof unknown);
+  EXPECT_EQ(create(options), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("compiler = 3"));
+  options = offline();
+  options.cache_trust = "everybody";
+  EXPECT_EQ(create(options), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("everybody"));
+
+  const cubit::Engine engine(
+      {.cache_dir = "", .compile = CUBIT_COMPILE_NEVER, .system_caches = "/nowhere/a:/nowhere/b"});
+  const json stores = json::parse(engine.stores());
+  ASSERT_EQ(stores.size(), 3U);
+  EXPECT_EQ(stores[0]["kind"], "folder");
+  EXPECT_EQ(stores[1]["kind"], "system folder");
+  EXPECT_EQ(stores[2]["name"], "/nowhere/b");
+  EXPECT_EQ(stores[2]["readable"], false);
+  EXPECT_FALSE(engine.is_cached("stream_read", "sm_80"));
 }
 
 TEST(Engine, CountersOfAnOlderCallerAreFilledAsFarAsTheyGo) {

@@ -114,6 +114,26 @@ std::vector<Case> engine_cases() {
       {"cubit_cache_list: json", [] { return cubit_cache_list(anything<cubit_engine>(), nullptr); }},
       {"cubit_cache_verify: engine", [] { return cubit_cache_verify(nullptr, &g_text); }},
       {"cubit_cache_verify: json", [] { return cubit_cache_verify(anything<cubit_engine>(), nullptr); }},
+      {"cubit_engine_stores: engine", [] { return cubit_engine_stores(nullptr, &g_text); }},
+      {"cubit_engine_stores: json", [] { return cubit_engine_stores(anything<cubit_engine>(), nullptr); }},
+      {"cubit_engine_is_cached: engine",
+       [] {
+         int cached = 0;
+         return cubit_engine_is_cached(nullptr, "stream_read", "sm_80", &cached);
+       }},
+      {"cubit_engine_is_cached: descriptor",
+       [] {
+         int cached = 0;
+         return cubit_engine_is_cached(anything<cubit_engine>(), nullptr, "sm_80", &cached);
+       }},
+      {"cubit_engine_is_cached: cached",
+       [] { return cubit_engine_is_cached(anything<cubit_engine>(), "stream_read", "sm_80", nullptr); }},
+      {"cubit_cache_prune: engine", [] { return cubit_cache_prune(nullptr, 0, 0, &g_text); }},
+      {"cubit_cache_prune: json", [] { return cubit_cache_prune(anything<cubit_engine>(), 0, 0, nullptr); }},
+      {"cubit_cache_stats: engine", [] { return cubit_cache_stats(nullptr, &g_text); }},
+      {"cubit_cache_stats: json", [] { return cubit_cache_stats(anything<cubit_engine>(), nullptr); }},
+      {"cubit_cache_add: engine", [] { return cubit_cache_add(nullptr, anything<cubit_kernel>()); }},
+      {"cubit_cache_add: kernel", [] { return cubit_cache_add(anything<cubit_engine>(), nullptr); }},
       {"cubit_cache_clear: engine", [] { return cubit_cache_clear(nullptr, &g_size); }},
   };
 }

@@ -19,6 +19,7 @@ using nlohmann::json;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr const char* kSet = "w4a16_gemm:format=awq";
@@ -61,6 +62,32 @@ class CapiSets : public ::testing::Test {
   std::vector<char> workspace_;
   cubit_w4a16_gemm_arguments arguments_{};
 };
+
+TEST_F(CapiSets, NeverCompileNamesEveryMissingMember) {
+  constexpr const char* kOther = "w4a16_gemm:format=gptq";
+  const auto texts = json::parse(members(kOther, "sm_90a")).get<std::vector<std::string>>();
+  const Engine made = engine();
+  EXPECT_TRUE(made.is_cached(kSet, "sm_90a"));
+  EXPECT_FALSE(made.is_cached(kOther, "sm_90a"));
+  cache_.add(texts.front());
+  EXPECT_FALSE(made.is_cached(kOther, "sm_90a"));
+  const auto expect_all = [&](const auto& request) {
+    try {
+      request();
+      FAIL() << "found";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_NOT_CACHED);
+      EXPECT_THAT(error.what(), HasSubstr("(cubit compile '"));
+      EXPECT_THAT(error.what(), HasSubstr("' --arch sm_90a)"));
+      EXPECT_THAT(error.what(), Not(HasSubstr("'" + texts.front() + "'")));
+      for (std::size_t i = 1; i < texts.size(); ++i) EXPECT_THAT(error.what(), HasSubstr("'" + texts[i] + "'"));
+    }
+  };
+  expect_all([&] { made.get(kOther, "sm_90a"); });
+  const std::vector<Device> devices = {Device("cuda:0"), Device("cuda:1")};
+  const std::vector<std::string> wanted = {kSet, kOther};
+  expect_all([&] { made.prepare(wanted, devices); });
+}
 
 TEST_F(CapiSets, AreOneHandleWhoseMembersAreTheKernelsOfTheirTexts) {
   const Engine made = engine();
