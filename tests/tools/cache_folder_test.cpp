@@ -46,6 +46,28 @@ TEST(CacheFolder, AFileIsRefused) {
   EXPECT_EQ(test::read_file(file), "x");
 }
 
+TEST(CacheFolder, ADanglingLinkIsRefused) {
+  const Program program;
+  const std::string link = program.folder().path("link");
+  std::filesystem::create_symlink(program.folder().path("nowhere"), link);
+  const std::string variable = "CUBIT_CACHE_DIR=" + link + " \"$0\" \"$@\"";
+  for (const Words& command : {kCompile, kRun, Words{"cache", "list"}}) {
+    expect_refusal(program.run(command + Words{"--cache-dir", link}), link, "does not exist");
+    expect_refusal(program.run_in_shell(variable, command), link, "does not exist");
+  }
+}
+
+/// The folder of --output is a cache folder that can be shipped.
+TEST(CacheFolder, TheOutputOfCompileIsReadBack) {
+  const Program program;
+  if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+  const std::string output = program.folder().path("output");
+  ASSERT_EQ(program.run(kCompile + Words{"--output", output}).exit_code, 0);
+  const Result read = program.run(kCompile + Words{"--cache-dir", output, "--compile", "never"});
+  EXPECT_EQ(read.exit_code, 0) << read.err;
+  EXPECT_THAT(read.out, HasSubstr("cached"));
+}
+
 /// /proc refuses new folders even to root.
 TEST(CacheFolder, AKernelThatNothingKeepsIsAFailure) {
   const Program program;

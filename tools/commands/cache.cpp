@@ -1,4 +1,4 @@
-// cubit cache: lists, verifies and clears the folder of compiled kernels.
+// cubit cache: lists, verifies, prunes and clears the folder of compiled kernels.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -10,6 +10,7 @@
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
 #include "files/text/quote.hpp"
+#include "tools/commands/cache_care.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {
@@ -22,9 +23,13 @@ Examples:
   cubit cache verify
       checks every entry and deletes damaged entries; exit code 1 if an entry was damaged
   cubit cache clear --cache-dir /tmp/try
+  cubit cache prune --max-bytes 2G --max-days 30
+      deletes what was not used for a month, then what was used longest ago
+  cubit cache doctor
+      checks folders, trust, locks, entries and free space
 
-Exit code: 0 success; 1 verify found a damaged entry, or clear could not delete an entry; 2 the folder cannot be
-used.)";
+Exit code: 0 success; 1 verify found a damaged entry, clear could not delete one, or doctor found trouble; 2 the
+folder cannot be used.)";
 
 /// Throws BadInput for a folder that does not exist: opening a cache creates the folder, and a missing folder is a
 /// mistyped name.
@@ -143,7 +148,7 @@ int clear_cache(bool json, Context& context) {
 }  // namespace
 
 void add_cache(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("cache", "Lists, verifies or clears the folder of compiled kernels.");
+  CLI::App* command = app.add_subcommand("cache", "Lists, verifies, prunes or clears the folder of compiled kernels.");
   command->require_subcommand(1);
   command->footer(kExamples);
   using Action = int (*)(bool, Context&);
@@ -157,6 +162,7 @@ void add_cache(CLI::App& app, Context& context) {
       &list_cache);
   add("verify", "Checks every entry and deletes damaged entries; exit code 1 if an entry was damaged.", &verify_cache);
   add("clear", "Deletes every entry.", &clear_cache);
+  add_cache_care(*command, context, [&context] { return open_cache(context); });
 }
 
 }  // namespace cubit::tools

@@ -64,9 +64,12 @@ std::string cubin_name(const CompileResult& result) {
                      result.kernel.at("request_key").get<std::string>());
 }
 
-void write_cubins(const std::string& folder, const std::vector<CompileResult>& results) {
+/// Writes every cubin as a file for other tools, and as an entry that cubit reads when the folder is its cache folder.
+void write_cubins(const std::string& folder, const std::vector<CompileResult>& results, Context& context) {
+  const Engine store = context.cache_at(folder);
   for (const CompileResult& result : results) {
     if (!result.error.empty()) continue;
+    store.cache_add(*result.handle);
     write_file(folder, cubin_name(result), {reinterpret_cast<const char*>(result.cubin.data()), result.cubin.size()});
   }
 }
@@ -101,7 +104,7 @@ int compile(const CompileOptions& options, Context& context) {
   const int threads =
       options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::vector<CompileResult> results = compile_all(jobs, threads, context);
-  if (options.output) write_cubins(*options.output, results);
+  if (options.output) write_cubins(*options.output, results, context);
   if (options.json) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const CompileResult& result : results) json.push_back(to_json(result));
@@ -122,7 +125,8 @@ void add_compile(CLI::App& app, Context& context) {
   command->add_option("--file", options->file, "More descriptors, one per line; - is standard input");
   command->add_option("--arch", options->architectures, "Architectures, separated by commas: sm_80,sm_90a");
   command->add_option("--jobs", options->jobs, "Threads (default: one per core)")->check(CLI::Range(1, 256));
-  command->add_option("--output", options->output, "Also write the cubins, as files, to this folder");
+  command->add_option("--output", options->output,
+                      "Also write the cubins as files to this folder, which is then a cache folder as well");
   command->add_flag("--json", options->json, "Print an array of JSON objects");
   command->footer([] { return fmt::format(kExamples, fmt::join(usual_architectures(), ", ")); });
   command->final_callback(

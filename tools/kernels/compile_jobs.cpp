@@ -54,15 +54,16 @@ Targets find_targets(const std::optional<std::string>& architectures, bool use_d
 }
 
 CompileResult compile_one(const CompileJob& job, const Engine& engine) {
-  CompileResult result{.job = job, .error = {}, .kernel = {}, .cubin = {}};
+  CompileResult result{.job = job, .error = {}, .kernel = {}, .cubin = {}, .handle = {}};
   const auto start = std::chrono::steady_clock::now();
   try {
     const std::uint64_t compiles_before = engine.counters().compiles;
-    const Kernel kernel = engine.get(job.descriptor, job.architecture);
+    Kernel kernel = engine.get(job.descriptor, job.architecture);
     result.compiled = engine.counters().compiles != compiles_before;
     result.kernel = nlohmann::json::parse(kernel.describe());
     const auto cubin = kernel.cubin();
     result.cubin.assign(cubin.begin(), cubin.end());
+    result.handle = std::move(kernel);
   } catch (const std::exception& error) {
     result.error = error.what();
   }

@@ -25,6 +25,7 @@ struct CompileResult {
   double milliseconds = 0;
   nlohmann::json kernel;  ///< the JSON of cubit_kernel_describe
   std::vector<std::byte> cubin;
+  std::optional<Kernel> handle = {};  ///< empty if the job failed
 };
 
 /// Makes a job for every descriptor, or every member of a set, and every architecture in `architectures`, the value of

@@ -17,12 +17,19 @@
 namespace cubit::tools {
 namespace {
 
-/// The library continues without a disk cache and warns. On the command line, a file in place of the cache folder is
-/// the user's mistake.
+/// The library continues without a disk cache and warns. On the command line, a file or a dangling link in place of the
+/// cache folder is the user's mistake.
 void require_no_file(const std::string& folder) {
   struct stat facts {};
+  struct stat link {};
   const bool exists = ::stat(folder.c_str(), &facts) == 0;
-  if (exists ? !S_ISDIR(facts.st_mode) : errno == ENOTDIR) {
+  const bool is_missing = !exists && errno == ENOENT;
+  const bool dangles = is_missing && ::lstat(folder.c_str(), &link) == 0 && S_ISLNK(link.st_mode);
+  if (dangles) {
+    throw BadInput("cache folder " + folder, "the path is a link to something that does not exist",
+                   "give another with --cache-dir or CUBIT_CACHE_DIR");
+  }
+  if (exists ? !S_ISDIR(facts.st_mode) : !is_missing && errno == ENOTDIR) {
     throw BadInput("cache folder " + folder, "the path, or a part of it, is not a folder",
                    "give another with --cache-dir or CUBIT_CACHE_DIR");
   }
@@ -47,6 +54,15 @@ std::string Context::resolved(const std::string& descriptor) const {
   std::string text = files.resolve(descriptor);
   files.require_all_used();
   return text;
+}
+
+Engine Context::cache_at(const std::string& folder) {
+  EngineOptions options;
+  options.cache_dir = folder.c_str();
+  options.system_caches = "";
+  options.compile = CUBIT_COMPILE_NEVER;
+  options.log = console.log(verbose);
+  return Engine(std::move(options));
 }
 
 Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }

@@ -34,6 +34,8 @@ struct Context {
   Engine engine(LogFunction log) const;
   /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache.
   Engine cache_reader(LogFunction log = {}) const;
+  /// An engine that never compiles, with the cache folder `folder`.
+  Engine cache_at(const std::string& folder);
   /// The cache folder that --cache-dir names, else CUBIT_CACHE_DIR. "" means that no cache is wanted.
   std::optional<std::string> named_cache_dir() const;
 

@@ -1,0 +1,166 @@
+#include "tools/commands/cache_care.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+
+#include "tools/text/error.hpp"
+#include "tools/text/format.hpp"
+#include "tools/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CareOptions {
+  std::uint64_t max_bytes = 0;
+  unsigned max_days = 0;
+  bool json = false;
+};
+
+std::string counted(std::uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::uint64_t count_of(const Json& json, const char* name) { return json.at(name).get<std::uint64_t>(); }
+
+/// "1 day", "3 hours" or "20 seconds": two digits are enough here.
+std::string duration(std::uint64_t seconds) {
+  constexpr std::uint64_t kHour = 3600;
+  constexpr std::uint64_t kDay = 24 * kHour;
+  if (seconds >= 2 * kDay) return fmt::format("{} days", seconds / kDay);
+  if (seconds >= 2 * kHour) return fmt::format("{} hours", seconds / kHour);
+  return counted(seconds, "second", "seconds");
+}
+
+/// Throws BadInput if the folder cannot be used.
+Json checked(Json stats) {
+  const auto folder = stats.at("folder").get<std::string>();
+  if (folder.empty()) throw BadInput("no cache folder", "there is nothing to look at", "give one with --cache-dir");
+  if (!stats.at("readable").get<bool>()) {
+    throw BadInput(folder, stats.at("trouble").get<std::string>(), "give another folder with --cache-dir");
+  }
+  return stats;
+}
+
+std::string stats_text(const Json& stats) {
+  std::string text = fmt::format("{}: {}, {}\n", printable(stats.at("folder").get<std::string>()),
+                                 counted(count_of(stats, "entries"), "entry", "entries"),
+                                 format_bytes(static_cast<double>(count_of(stats, "bytes"))));
+  for (const auto& [compiler, entries] : stats.at("compilers").items()) {
+    text += fmt::format("  of NVRTC {}: {}\n", compiler, entries.get<std::uint64_t>());
+  }
+  if (count_of(stats, "entries") != 0) {
+    text += fmt::format("  longest unused: {}\n", duration(count_of(stats, "oldest_use_seconds")));
+  }
+  text += fmt::format("  staging files: {}, lock files: {}\n", count_of(stats, "staging_files"),
+                      count_of(stats, "lock_files"));
+  return text + fmt::format("  free on the file system: {}\n",
+                            format_bytes(static_cast<double>(count_of(stats, "free_bytes"))));
+}
+
+int show_stats(const CareOptions& options, const Engine& engine) {
+  const Json stats = checked(Json::parse(engine.cache_stats()));
+  if (options.json) {
+    print_json(stats);
+  } else {
+    fmt::print("{}", stats_text(stats));
+  }
+  return kExitGood;
+}
+
+int prune(const CareOptions& options, const Engine& engine) {
+  const Json before = checked(Json::parse(engine.cache_stats()));
+  if (!before.at("writable").get<bool>()) {
+    throw BadInput(before.at("folder").get<std::string>(), before.at("trouble").get<std::string>(),
+                   "give a folder that can be written with --cache-dir");
+  }
+  const Json stats = Json::parse(engine.cache_prune(options.max_bytes, options.max_days));
+  if (options.json) {
+    print_json(stats);
+  } else {
+    fmt::print("{} removed, {}\n{}", counted(count_of(stats, "removed"), "entry", "entries"),
+               format_bytes(static_cast<double>(count_of(stats, "removed_bytes"))), stats_text(stats));
+  }
+  return kExitGood;
+}
+
+/// One finding of the doctor. `trouble` is "" if all is well.
+struct Finding {
+  std::string subject;
+  std::string trouble;
+};
+
+std::vector<Finding> findings_about(const Engine& engine) {
+  std::vector<Finding> findings;
+  for (const Json& store : Json::parse(engine.stores())) {
+    const auto name = store.at("name").get<std::string>();
+    if (name.empty()) {
+      findings.push_back({"folder", "no folder is named, so every process compiles its kernels again"});
+      continue;
+    }
+    findings.push_back({store.at("kind").get<std::string>() + " " + name, store.at("trouble").get<std::string>()});
+  }
+  const Json stats = Json::parse(engine.cache_stats());
+  if (!stats.at("readable").get<bool>()) return findings;
+  std::uint64_t bad = 0;
+  for (const Json& entry : Json::parse(engine.cache_list()).at("entries"))
+    bad += !entry.at("damage").get<std::string>().empty();
+  findings.push_back({"entries", bad == 0 ? ""
+                                          : counted(bad, "entry is not usable", "entries are not usable") +
+                                                "; see cubit cache list, and cubit cache verify"});
+  if (!stats.at("writable").get<bool>()) return findings;
+  findings.push_back({"locks", stats.at("has_locks").get<bool>()
+                                   ? ""
+                                   : "the file system has no locks, so several processes may compile one kernel"});
+  const std::uint64_t left = count_of(stats, "staging_files") + count_of(stats, "lock_files");
+  findings.push_back({"staging and lock files",
+                      left == 0 ? ""
+                                : counted(left, "file is", "files are") +
+                                      " there; unless a process compiles now, cubit cache prune deletes them"});
+  constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
+  findings.push_back(
+      {"free space", count_of(stats, "free_bytes") >= kLittle
+                         ? ""
+                         : "only " + format_bytes(static_cast<double>(count_of(stats, "free_bytes"))) + " are left"});
+  return findings;
+}
+
+int examine(const CareOptions& options, const Engine& engine) {
+  int exit_code = kExitGood;
+  Json list = Json::array();
+  for (const Finding& finding : findings_about(engine)) {
+    if (!finding.trouble.empty()) exit_code = kExitWorkFailed;
+    list.push_back({{"subject", finding.subject}, {"trouble", finding.trouble}});
+    if (options.json) continue;
+    fmt::print("{}: {}\n", printable(finding.subject), finding.trouble.empty() ? "good" : printable(finding.trouble));
+  }
+  if (options.json) print_json(list);
+  return exit_code;
+}
+
+}  // namespace
+
+void add_cache_care(CLI::App& command, Context& context, const std::function<Engine()>& open) {
+  using Action = int (*)(const CareOptions&, const Engine&);
+  const auto options = std::make_shared<CareOptions>();
+  const auto add = [&](const char* name, const char* help, Action action) {
+    CLI::App* subcommand = command.add_subcommand(name, help);
+    subcommand->add_flag("--json", options->json, "Print JSON");
+    subcommand->final_callback([=, &context] { context.action = [=] { return action(*options, open()); }; });
+    return subcommand;
+  };
+  CLI::App* pruning =
+      add("prune", "Deletes the least recently used entries beyond the limits, and what dead processes left.", &prune);
+  pruning->add_option("--max-bytes", options->max_bytes, "Bytes to keep, such as 500M or 2G (default: all)")
+      ->transform(CLI::AsSizeValue(false));
+  pruning->add_option("--max-days", options->max_days, "Days after its last use that an entry stays (default: all)")
+      ->check(CLI::Range(0U, 36500U));
+  add("stats", "Counts entries, bytes, compilers and files of unfinished work; reads no entry.", &show_stats);
+  add("doctor", "Checks folders, trust, locks, entries and free space; exit code 1 if something is wrong.", &examine);
+}
+
+}  // namespace cubit::tools
