@@ -83,6 +83,7 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_study(app, context);
   cubit::tools::add_explain(app, context);
   cubit::tools::add_suggest(app, context);
+  cubit::tools::add_bundle(app, context);
   cubit::tools::add_cache(app, context);
   cubit::tools::add_convert(app, context);
   cubit::tools::add_devices(app, context);

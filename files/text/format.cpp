@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "files/text/quote.hpp"
@@ -50,6 +51,19 @@ std::string format_bytes(double bytes) {
   std::size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
   return unit == 0 ? fmt::format("{:.0f} bytes", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+std::string format_seconds(double seconds) {
+  const long long whole = std::llround(seconds);
+  if (whole < 100) return fmt::format("{} s", whole);
+  const long long minutes = (whole + 30) / 60;
+  if (minutes < 100) return fmt::format("{} min", minutes);
+  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
+}
+
+std::string time_left(double elapsed, std::size_t done, std::size_t left) {
+  if (done == 0) return {};
+  return format_seconds(elapsed / static_cast<double>(done) * static_cast<double>(left)) + " left, ";
 }
 
 std::string json_text(const nlohmann::ordered_json& json) {

@@ -26,6 +26,12 @@ std::string format_row(const std::vector<Column>& columns, const std::vector<std
 /// "45.2 KiB"
 std::string format_bytes(double bytes);
 
+/// "8 s", "3 min", "2 h 10 min"
+std::string format_seconds(double seconds);
+
+/// "3 min left, " for `left` further items of which `done` took `elapsed` seconds; "" before the first item.
+std::string time_left(double elapsed, std::size_t done, std::size_t left);
+
 /// JSON as the command line prints it and writes it to files: indented by two spaces. No newline ends the text.
 std::string json_text(const nlohmann::ordered_json& json);
 

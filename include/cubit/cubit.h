@@ -419,9 +419,9 @@ CUBIT_API cubit_status cubit_cache_stats(cubit_engine* engine, const char** json
 CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 
 /* ---- kernels -------------------------------------------------------------------------------------------------- */
-/* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, registers, spill_bytes,
- * stack_bytes, threads, static_shared_memory, dynamic_shared_memory, cubin_bytes, compile_milliseconds}. A CPU device's
- * kernel is PTX that ptxas has not processed, so registers, spill_bytes, stack_bytes and static_shared_memory are null.
+/* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, entry_point, registers,
+ * spill_bytes, spill_store_bytes, spill_load_bytes, stack_bytes, barriers, threads, static_shared_memory,
+ * dynamic_shared_memory, cubin_bytes, compile_milliseconds}. The numbers of ptxas's report are null for PTX.
  * Of a set, {descriptor, architecture, members: [such objects]}. The text is valid until the next string result. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
 CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel); /* adds a reference, which needs a cubit_kernel_release */

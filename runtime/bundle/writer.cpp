@@ -63,7 +63,7 @@ std::string index_of(const std::vector<BundleRecord>& records, ContentHash& top)
 
 }  // namespace
 
-void BundleWriter::add(const Artifact& artifact, std::string_view library) {
+PackedEntry pack(const Artifact& artifact, std::string_view library) {
   const std::string_view code(reinterpret_cast<const char*>(artifact.cubin.data()), artifact.cubin.size());
   if (code.empty()) refuse(artifact, "the kernel has no code");
   if (code.size() > kMaximumBlockBytes) refuse(artifact, "the kernel's code is larger than an entry may be");
@@ -76,16 +76,18 @@ void BundleWriter::add(const Artifact& artifact, std::string_view library) {
                             .code_bytes = static_cast<std::uint32_t>(code.size()),
                             .block_hash = content_hash(block),
                             .code_hash = content_hash(code)};
-  insert({record, std::move(block)});
+  return {record, std::move(block)};
 }
 
-void BundleWriter::add(const Bundle& bundle, const BundleRecord& record) { insert({record, bundle.block(record)}); }
+PackedEntry copied(const Bundle& bundle, const BundleRecord& record) { return {record, bundle.block(record)}; }
 
-/// Of two entries with the same code, which may have been requested by different descriptors, the one whose block comes
-/// first in byte order stays. The choice does not depend on the order of the calls.
-void BundleWriter::insert(Entry entry) {
-  const auto [place, is_new] = entries_.try_emplace({entry.record.key, entry.record.compiler}, entry);
-  if (is_new) return;
+void BundleWriter::add(PackedEntry entry) {
+  const auto place = entries_.find({entry.record.key, entry.record.compiler});
+  if (place == entries_.end()) {
+    const auto key = std::pair(entry.record.key, entry.record.compiler);
+    entries_.emplace(key, std::move(entry));
+    return;
+  }
   if (place->second.record.code_hash != entry.record.code_hash) {
     throw Failure(Status::invalid_argument, fmt::format("the key {}", entry.record.key.hex()),
                   fmt::format("two entries of NVRTC {} have different code", entry.record.compiler.text()),

@@ -18,15 +18,24 @@ namespace cubit::runtime {
 /// from the reader.
 inline constexpr int kBundleCompression = 19;
 
+/// An entry before it has a place in a bundle.
+struct PackedEntry {
+  BundleRecord record;  ///< without the offset
+  std::string block;
+};
+
+/// Compresses a compiled kernel. Throws Failure(invalid_argument) for an artifact without code or beyond the limits.
+PackedEntry pack(const Artifact& artifact, std::string_view library);
+/// Copies an entry with its compressed code. Throws Failure(io_error) for a damaged entry.
+PackedEntry copied(const Bundle& bundle, const BundleRecord& record);
+
 /// Collects entries. The written bytes do not depend on the order of the entries, nor on the bundles from which entries
 /// were copied.
 class BundleWriter {
  public:
-  /// Adds a compiled kernel. Throws Failure(invalid_argument) for an artifact without code or beyond the limits, and if
-  /// the bundle holds other code for the same key and compiler.
-  void add(const Artifact& artifact, std::string_view library);
-  /// Copies an entry with its compressed code. Throws as above, and Failure(io_error) for a damaged entry.
-  void add(const Bundle& bundle, const BundleRecord& record);
+  /// Throws Failure(invalid_argument) if the writer holds other code for the same key and compiler. Of two entries with
+  /// the same code, which two descriptors may have requested, the one whose block comes first in byte order stays.
+  void add(PackedEntry entry);
 
   std::uint64_t entries() const { return entries_.size(); }
   /// Passes the bytes of the bundle to `append`, in parts.
@@ -35,13 +44,7 @@ class BundleWriter {
   std::string bytes() const;
 
  private:
-  struct Entry {
-    BundleRecord record;
-    std::string block;
-  };
-  void insert(Entry entry);
-
-  std::map<std::pair<RequestKey, CompilerVersion>, Entry> entries_;
+  std::map<std::pair<RequestKey, CompilerVersion>, PackedEntry> entries_;
 };
 
 }  // namespace cubit::runtime

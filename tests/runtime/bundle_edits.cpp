@@ -75,7 +75,7 @@ std::vector<Artifact> sample_artifacts(std::size_t count) {
 
 std::string sample_bundle(std::size_t count) {
   BundleWriter writer;
-  for (const Artifact& artifact : sample_artifacts(count)) writer.add(artifact, "0.1.0");
+  for (const Artifact& artifact : sample_artifacts(count)) writer.add(pack(artifact, "0.1.0"));
   return writer.bytes();
 }
 

@@ -85,7 +85,7 @@ TEST(BundleTest, TheBytesDependOnTheEntriesAlone) {
     BundleWriter writer;
     for (Artifact artifact : artifacts) {
       artifact.compile_milliseconds = round;
-      writer.add(artifact, "0.1.0");
+      writer.add(pack(artifact, "0.1.0"));
     }
     EXPECT_EQ(writer.bytes(), bytes);
   }
@@ -95,14 +95,14 @@ TEST(BundleTest, CopiedPartsMakeTheSameBytesAsOneRun) {
   const std::vector<Artifact> artifacts = test::sample_artifacts(100);
   std::vector<BundleWriter> parts(3);
   for (std::size_t i = 0; i < artifacts.size(); ++i) {
-    parts[i % 3].add(artifacts[i], "0.1.0");
-    if (i % 5 == 0) parts[(i + 1) % 3].add(artifacts[i], "0.1.0");  // parts may overlap
+    parts[i % 3].add(pack(artifacts[i], "0.1.0"));
+    if (i % 5 == 0) parts[(i + 1) % 3].add(pack(artifacts[i], "0.1.0"));  // parts may overlap
   }
   BundleWriter merged;
   for (std::size_t part : {2, 0, 1}) {
     const std::string bytes = parts[part].bytes();
     const Bundle bundle = opened(bytes);
-    for (std::uint64_t i = 0; i < bundle.entries(); ++i) merged.add(bundle, bundle.record(i));
+    for (std::uint64_t i = 0; i < bundle.entries(); ++i) merged.add(copied(bundle, bundle.record(i)));
   }
   EXPECT_EQ(merged.bytes(), test::sample_bundle(100));
 }
@@ -113,10 +113,10 @@ TEST(BundleTest, OneKernelThatTwoDescriptorsNameIsOneEntryInEitherOrder) {
   second.descriptor = "another:1";
   BundleWriter forward;
   BundleWriter backward;
-  forward.add(first, "0.1.0");
-  forward.add(second, "0.1.0");
-  backward.add(second, "0.1.0");
-  backward.add(first, "0.1.0");
+  forward.add(pack(first, "0.1.0"));
+  forward.add(pack(second, "0.1.0"));
+  backward.add(pack(second, "0.1.0"));
+  backward.add(pack(first, "0.1.0"));
   EXPECT_EQ(forward.entries(), 1u);
   EXPECT_EQ(forward.bytes(), backward.bytes());
 }
@@ -124,11 +124,11 @@ TEST(BundleTest, OneKernelThatTwoDescriptorsNameIsOneEntryInEitherOrder) {
 TEST(BundleTest, OtherCodeForTheSameKeyAndCompilerIsRefused) {
   Artifact artifact = test::sample_artifacts(1).front();
   BundleWriter writer;
-  writer.add(artifact, "0.1.0");
+  writer.add(pack(artifact, "0.1.0"));
   artifact.cubin.push_back(std::byte{1});
-  EXPECT_THROW(writer.add(artifact, "0.1.0"), Failure);
+  EXPECT_THROW(writer.add(pack(artifact, "0.1.0")), Failure);
   artifact.cubin.clear();
-  EXPECT_THROW(writer.add(artifact, "0.1.0"), Failure);
+  EXPECT_THROW(writer.add(pack(artifact, "0.1.0")), Failure);
 }
 
 TEST(BundleTest, AFileGivesWhatMemoryGives) {

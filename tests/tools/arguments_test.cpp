@@ -124,6 +124,20 @@ TEST(Text, ColumnsAreAsWideAsTheirWidestCell) {
   EXPECT_EQ(format_table({{"name"}, {"note"}}, {{"a", ""}}), "name  note\na\n");
 }
 
+TEST(Text, SecondsAreRoundedToAUsefulUnit) {
+  EXPECT_EQ(format_seconds(0), "0 s");
+  EXPECT_EQ(format_seconds(99.4), "99 s");
+  EXPECT_EQ(format_seconds(100), "2 min");
+  EXPECT_EQ(format_seconds(5929), "99 min");
+  EXPECT_EQ(format_seconds(7800), "2 h 10 min");
+}
+
+TEST(Text, TheTimeLeftIsThatOfTheItemsSoFar) {
+  EXPECT_EQ(time_left(10, 0, 5), "");
+  EXPECT_EQ(time_left(10, 2, 5), "25 s left, ");
+  EXPECT_EQ(time_left(60, 1, 10), "10 min left, ");
+}
+
 TEST(Text, BytesInTheLargestUnitThatIsNotZero) {
   EXPECT_EQ(format_bytes(0), "0 bytes");
   EXPECT_EQ(format_bytes(1023), "1023 bytes");

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "tools/text/error.hpp"
-#include "tools/text/format.hpp"
-#include "tools/text/quote.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::tools {
 namespace {

@@ -4,11 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <iterator>
 #include <thread>
 
 #include "files/output_folder.hpp"
 #include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "tools/bundle/bundle_file.hpp"
 #include "tools/kernels/compile_jobs.hpp"
 #include "tools/options/score_files.hpp"
 
@@ -28,6 +32,10 @@ Examples:
       every line of a file ('#' starts a comment), into a folder to ship
   generate-list | cubit compile --file - --json > report.json
       standard input; one JSON object per kernel and architecture
+  cubit compile --file kernels.txt --arch sm_80,sm_90a --bundle ship.cubit
+      one file to ship (see cubit bundle); after an interruption the same command goes on where it stopped
+  cubit compile --file kernels.txt --arch sm_80,sm_90a --bundle shard3.cubit --shard 3/16
+      the third of 16 machines; cubit bundle merge makes of all 16 files the bytes of one run
 
 Exit code: 0 if every kernel is stored, 1 if a kernel failed to compile or could not be stored (the other kernels are
 compiled all the same), 2 for bad input.)";
@@ -37,9 +45,33 @@ struct CompileOptions {
   std::optional<std::string> file;
   std::optional<std::string> architectures;
   std::optional<std::string> output;
+  std::optional<std::string> bundle;
+  std::optional<std::string> shard;
   int jobs = 0;
+  bool ptx = false;
   bool json = false;
 };
+
+/// The value of --shard: part `index` of `count`, counted from 1.
+struct Shard {
+  std::size_t index = 1;
+  std::size_t count = 1;
+};
+
+Shard parse_shard(const std::string& text) {
+  constexpr std::size_t kMost = 100'000;
+  Shard shard;
+  const char* end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, shard.index);
+  const bool has_count = index.ec == std::errc{} && index.ptr != end && *index.ptr == '/';
+  const auto count = has_count ? std::from_chars(index.ptr + 1, end, shard.count) : index;
+  if (!has_count || count.ec != std::errc{} || count.ptr != end || shard.index < 1 || shard.count > kMost ||
+      shard.index > shard.count) {
+    throw BadInput("--shard " + quote(text), "is not a part of a whole",
+                   fmt::format("give INDEX/COUNT with 1 <= INDEX <= COUNT <= {}, such as 3/16", kMost));
+  }
+  return shard;
+}
 
 std::vector<DescriptorText> gather(const CompileOptions& options, const Context& context) {
   std::vector<DescriptorText> all;
@@ -60,8 +92,10 @@ std::vector<DescriptorText> gather(const CompileOptions& options, const Context&
 /// "gqa_decode-sm_90a-<first digits of the key>.cubin": a short name that differs for different code.
 std::string cubin_name(const CompileResult& result) {
   const std::string& descriptor = result.job.descriptor;
-  return fmt::format("{}-{}-{:.16}.cubin", descriptor.substr(0, descriptor.find(':')), result.job.architecture,
-                     result.kernel.at("request_key").get<std::string>());
+  return fmt::format("{}-{}-{:.16}.{}", descriptor.substr(0, descriptor.find(':')),
+                     result.kernel.at("architecture").get<std::string>(),
+                     result.kernel.at("request_key").get<std::string>(),
+                     result.kernel.at("registers").is_null() ? "ptx" : "cubin");
 }
 
 /// Writes every cubin as a file for other tools, and as an entry that cubit reads when the folder is its cache folder.
@@ -98,21 +132,55 @@ int report_unstored(const std::vector<CompileResult>& results, Context& context)
   return kExitGood;
 }
 
-int compile(const CompileOptions& options, Context& context) {
-  const std::vector<CompileJob> jobs = plan_jobs(gather(options, context), options.architectures, true);
-  if (options.output) make_folder(*options.output, "--output");
-  const int threads =
-      options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const std::vector<CompileResult> results = compile_all(jobs, threads, context);
-  if (options.output) write_cubins(*options.output, results, context);
+std::vector<CompileJob> wanted_jobs(const CompileOptions& options, const Context& context) {
+  const Shard shard = options.shard ? parse_shard(*options.shard) : Shard{};
+  std::vector<CompileJob> jobs = plan_jobs(gather(options, context), options.architectures, true);
+  if (options.ptx) jobs = with_ptx(jobs);
+  return shard_of(jobs, shard.index, shard.count);
+}
+
+/// "ship.cubit: 812 entries, 14.2 MiB" and how fast they were made.
+std::string bundle_summary(const std::string& path, const BundleBuilder& builder, std::uint64_t bytes,
+                           const std::vector<CompileResult>& results, double seconds) {
+  const auto compiled = std::ranges::count_if(results, [](const CompileResult& result) { return result.compiled; });
+  const auto failed = std::ranges::count_if(results, [](const CompileResult& result) { return !result.error.empty(); });
+  const auto cached = static_cast<std::ptrdiff_t>(results.size()) - compiled - failed;
+  return fmt::format("{}: {} {}, {}\n{} compiled, {} cached, {} failed in {}, {:.1f} kernels per second\n",
+                     printable(path), builder.entries(), builder.entries() == 1 ? "entry" : "entries",
+                     format_bytes(static_cast<double>(bytes)), compiled, cached, failed, format_seconds(seconds),
+                     static_cast<double>(compiled) / seconds);
+}
+
+void report(const CompileOptions& options, const std::vector<CompileResult>& results, const std::string& summary) {
   if (options.json) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const CompileResult& result : results) json.push_back(to_json(result));
     print_json(json);
+  } else if (options.bundle) {
+    fmt::print("{}{}", summary, failure_table(results));
   } else {
     fmt::print("{}", compile_table(results));
   }
-  const int stored = options.output ? kExitGood : report_unstored(results, context);
+}
+
+int compile(const CompileOptions& options, Context& context) {
+  const std::vector<CompileJob> jobs = wanted_jobs(options, context);
+  if (options.output) make_folder(*options.output, "--output");
+  const int threads =
+      options.jobs > 0 ? options.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  BundleBuilder builder;
+  const auto keep = [&](CompileResult& result) {
+    if (options.bundle) builder.add_kernel(result.job.descriptor, result.kernel, result.cubin);
+    if (!options.output) result.cubin = {};  // a bundle of thousands of kernels is kept compressed alone
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<CompileResult> results = compile_all(jobs, threads, context, keep);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (options.output) write_cubins(*options.output, results, context);
+  const std::uint64_t bytes = options.bundle ? builder.write(*options.bundle) : 0;
+  report(options, results,
+         options.bundle ? bundle_summary(*options.bundle, builder, bytes, results, elapsed.count()) : "");
+  const int stored = options.output || options.bundle ? kExitGood : report_unstored(results, context);
   return std::max(stored, report_failures(results, context));
 }
 
@@ -127,6 +195,9 @@ void add_compile(CLI::App& app, Context& context) {
   command->add_option("--jobs", options->jobs, "Threads (default: one per core)")->check(CLI::Range(1, 256));
   command->add_option("--output", options->output,
                       "Also write the cubins as files to this folder, which is then a cache folder as well");
+  command->add_option("--bundle", options->bundle, "Write the kernels to this file, as one bundle");
+  command->add_option("--shard", options->shard, "Compile one part of the work: 3/16 is the third of 16 parts");
+  command->add_flag("--ptx", options->ptx, "Also compile PTX, which CPU devices execute");
   command->add_flag("--json", options->json, "Print an array of JSON objects");
   command->footer([] { return fmt::format(kExamples, fmt::join(usual_architectures(), ", ")); });
   command->final_callback(

@@ -71,13 +71,27 @@ CompileResult compile_one(const CompileJob& job, const Engine& engine) {
   return result;
 }
 
+void hand_over(CompileResult& result, const std::function<void(CompileResult&)>& each) {
+  if (!each || !result.error.empty()) return;
+  try {
+    each(result);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+}
+
+/// PTX has no report of ptxas, and hence no static shared memory.
 int shared_memory(const nlohmann::json& kernel) {
-  return kernel.at("static_shared_memory").get<int>() + kernel.at("dynamic_shared_memory").get<int>();
+  const nlohmann::json& fixed = kernel.at("static_shared_memory");
+  return (fixed.is_null() ? 0 : fixed.get<int>()) + kernel.at("dynamic_shared_memory").get<int>();
 }
 
 std::vector<std::string> table_row(const CompileResult& result) {
   if (!result.error.empty()) return {result.job.descriptor, result.job.architecture, "", "", "", "", "", "failed"};
-  const auto number = [&](const char* name) { return fmt::format("{}", result.kernel.at(name).get<std::int64_t>()); };
+  const auto number = [&](const char* name) {
+    const nlohmann::json& value = result.kernel.at(name);
+    return value.is_null() ? std::string() : fmt::format("{}", value.get<std::int64_t>());
+  };
   return {result.job.descriptor,
           result.job.architecture,
           number("registers"),
@@ -114,7 +128,23 @@ std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors
   return jobs;
 }
 
-std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context) {
+std::vector<CompileJob> shard_of(const std::vector<CompileJob>& jobs, std::size_t index, std::size_t count) {
+  std::vector<CompileJob> shard;
+  for (std::size_t i = index - 1; i < jobs.size(); i += count) shard.push_back(jobs[i]);
+  return shard;
+}
+
+std::vector<CompileJob> with_ptx(const std::vector<CompileJob>& jobs) {
+  std::vector<CompileJob> both;
+  for (const CompileJob& job : jobs) {
+    both.push_back(job);
+    both.push_back({job.descriptor, "cpu:" + job.architecture});
+  }
+  return both;
+}
+
+std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context,
+                                       const std::function<void(CompileResult&)>& each) {
   std::vector<CompileResult> results(jobs.size());
   // Each thread has an engine of its own, so that the engine's counters show whether this call compiled. The engines
   // share the disk cache, which lets only one of them compile a key.
@@ -122,10 +152,17 @@ std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int 
   for (std::size_t i = 0; i < std::min<std::size_t>(threads, jobs.size()); ++i) engines.push_back(context.engine());
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> done{0};
+  std::atomic<std::size_t> compiled{0};
+  const auto start = std::chrono::steady_clock::now();
   const auto work = [&](std::size_t worker) {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       results[i] = compile_one(jobs[i], engines[worker]);
-      context.console.progress(++done, jobs.size(), jobs[i].descriptor);
+      hand_over(results[i], each);
+      if (results[i].compiled || !results[i].error.empty()) ++compiled;
+      const std::size_t now_done = ++done;
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      context.console.progress(now_done, jobs.size(),
+                               time_left(elapsed.count(), compiled, jobs.size() - now_done) + jobs[i].descriptor);
     }
   };
   context.console.progress(0, jobs.size(), jobs.empty() ? "" : jobs.front().descriptor);
@@ -147,6 +184,15 @@ nlohmann::ordered_json to_json(const CompileResult& result) {
   json["shared_memory"] = shared_memory(result.kernel);
   json["cubin_bytes"] = result.kernel.at("cubin_bytes");
   return json;
+}
+
+std::string failure_table(const std::vector<CompileResult>& results) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CompileResult& result : results) {
+    if (result.error.empty()) continue;
+    rows.push_back({result.job.descriptor, result.job.architecture, result.error.substr(0, result.error.find('\n'))});
+  }
+  return rows.empty() ? "" : format_table({{"failed"}, {"arch"}, {"error"}}, rows);
 }
 
 std::string compile_table(const std::vector<CompileResult>& results) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -36,11 +37,23 @@ struct CompileResult {
 std::vector<CompileJob> plan_jobs(const std::vector<DescriptorText>& descriptors,
                                   const std::optional<std::string>& architectures, bool use_device);
 
-/// Returns results in the order of the jobs. A failed job does not stop the other jobs.
-std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context);
+/// The jobs of one of `count` machines that share the work: every `count`-th job, from the job `index` (from 1) on.
+std::vector<CompileJob> shard_of(const std::vector<CompileJob>& jobs, std::size_t index, std::size_t count);
+
+/// Each job twice: for the architecture, and as PTX for the CPU device of that name.
+std::vector<CompileJob> with_ptx(const std::vector<CompileJob>& jobs);
+
+/// Returns results in the order of the jobs. A failed job does not stop the other jobs. `each` is called with every
+/// kernel on the thread that made the kernel; an exception of `each` becomes the error of the job. The
+/// status line shows the time left. A cached kernel takes no time, so only compiled kernels count for the estimate.
+std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int threads, Context& context,
+                                       const std::function<void(CompileResult&)>& each = {});
 
 /// The JSON of `cubit compile --json`.
 nlohmann::ordered_json to_json(const CompileResult& result);
+
+/// The jobs that failed, with the first line of each error; "" if there are none.
+std::string failure_table(const std::vector<CompileResult>& results);
 
 std::string compile_table(const std::vector<CompileResult>& results);
 

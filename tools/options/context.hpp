@@ -69,6 +69,7 @@ void add_bench(CLI::App& app, Context& context);
 void add_explain(CLI::App& app, Context& context);
 void add_suggest(CLI::App& app, Context& context);
 void add_study(CLI::App& app, Context& context);
+void add_bundle(CLI::App& app, Context& context);
 void add_cache(CLI::App& app, Context& context);
 void add_convert(CLI::App& app, Context& context);
 void add_devices(CLI::App& app, Context& context);

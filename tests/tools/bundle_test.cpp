@@ -1,0 +1,227 @@
+// Proves, with the real program: shards of a list merge to the bytes of one run; a killed run goes on where it stopped;
+// every verb of cubit bundle does what its help says; and damage and bad input end in the right exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/tools/program.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using test::Program;
+using test::Result;
+using ::testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+/// Kernels that NVRTC compiles quickly: 4 for each of two architectures.
+const Words kSmall = {"compile", "stream_read", "stream_copy", "merge:head_dim=64", "merge", "--arch", "sm_80,sm_90a"};
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// A program whose cache holds the small kernels, and their bundle.
+class BundleCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!program.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    const Result result = program.run(kSmall + Words{"--bundle", whole});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("8 entries"));
+  }
+
+  std::string file(const std::string& name) const { return program.folder().path(name); }
+  /// The entries that `cubit bundle list` reports.
+  nlohmann::json entries(const std::string& bundle) const {
+    return program.run({"bundle", "list", bundle, "--json"}).json();
+  }
+  void expect_good(const Words& words) const {
+    const Result result = program.run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+  }
+  void expect_refusal(const Words& words, const std::string& part) const {
+    const Result result = program.run(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+
+  Program program;
+  std::string whole = program.folder().path("whole.cubit");
+};
+
+TEST_F(BundleCommand, MergedShardsAreTheBytesOfOneRun) {
+  Words shards;
+  for (const char* shard : {"3/3", "1/3", "2/3"}) {
+    shards.push_back(file(std::string("shard") + shard[0]));
+    expect_good(kSmall + Words{"--bundle", shards.back(), "--shard", shard, "--jobs", "2"});
+  }
+  EXPECT_EQ(entries(shards[0]).size() + entries(shards[1]).size() + entries(shards[2]).size(), 8u);
+  expect_good(Words{"bundle", "merge"} + shards + Words{"--output", file("merged")});
+  EXPECT_EQ(test::read_file(file("merged")), test::read_file(whole));
+}
+
+TEST_F(BundleCommand, AnotherCompilationGivesTheSameBytes) {
+  const Program other;
+  const std::string again = other.folder().path("again.cubit");
+  EXPECT_EQ(other.run(kSmall + Words{"--bundle", again, "--jobs", "2"}).exit_code, 0);
+  EXPECT_EQ(test::read_file(again), test::read_file(whole));
+}
+
+TEST_F(BundleCommand, AKilledRunGoesOnWhereItStopped) {
+  // The shell kills the program as soon as the cache holds an entry. On a busy machine the program may be faster.
+  constexpr int kAttempts = 5;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Program other;
+    const Result killed = other.run_in_shell(
+        "\"$0\" \"$@\" --jobs 1 & child=$!; "
+        "while kill -0 $child 2>/dev/null && ! ls \"" +
+            other.cache() +
+            "\"/v*/*-nvrtc* 2>/dev/null | grep -qv lock; do sleep 0.01; done; "
+            "kill -9 $child; wait $child",
+        kSmall + Words{"--bundle", other.folder().path("killed.cubit")});
+    if (killed.exit_code != 128 + 9) continue;
+    EXPECT_FALSE(std::filesystem::exists(other.folder().path("killed.cubit")));
+    const std::string again = other.folder().path("again.cubit");
+    const nlohmann::json report = other.run(kSmall + Words{"--bundle", again, "--json"}).json();
+    ASSERT_EQ(report.size(), 8u);
+    EXPECT_TRUE(std::ranges::any_of(report, [](const auto& row) { return !row.at("compiled").template get<bool>(); }));
+    EXPECT_EQ(test::read_file(again), test::read_file(whole));
+    return;
+  }
+  FAIL() << "the program always ended before it could be killed";
+}
+
+TEST_F(BundleCommand, AFailedKernelLeavesTheOthersInTheBundle) {
+  const std::string score = program.folder().write("bad.cuh", "modify_score is no device code\n");
+  const Result result = program.run({"compile", "stream_read", "gqa_decode:score=bad", "--score", "bad=" + score,
+                                     "--arch", "sm_80", "--bundle", file("some")});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("1 failed"));
+  EXPECT_THAT(result.out, HasSubstr("gqa_decode:score=bad"));
+  EXPECT_EQ(entries(file("some")).size(), 1u);
+}
+
+TEST_F(BundleCommand, TheCacheFolderGivesTheSameKernels) {
+  expect_good({"bundle", "create", "--output", file("created")});
+  expect_good({"bundle", "diff", whole, file("created")});
+  expect_good({"bundle", "create", "--output", file("one"), "--arch", "sm_80"});
+  EXPECT_EQ(entries(file("one")).size(), 4u);
+}
+
+TEST_F(BundleCommand, ADamagedCacheEntryIsReportedAndLeftOut) {
+  for (const auto& entry : std::filesystem::directory_iterator(program.cache() + "/v1")) {
+    if (entry.path().extension() == ".lock") continue;
+    std::filesystem::resize_file(entry.path(), 100);
+    break;
+  }
+  const Result result = program.run({"bundle", "create", "--output", file("created")});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("lengths do not add up"));
+  EXPECT_EQ(entries(file("created")).size(), 7u);
+}
+
+TEST_F(BundleCommand, SplitPartsMergeToTheWhole) {
+  expect_good({"bundle", "split", whole, "--arch", "sm_80", "--output", file("a")});
+  expect_good({"bundle", "split", whole, "--arch", "sm_90a", "--output", file("b")});
+  for (const auto& row : entries(file("a"))) EXPECT_EQ(row.at("architecture"), "sm_80");
+  expect_good({"bundle", "merge", file("a"), file("b"), "--output", file("merged")});
+  EXPECT_EQ(test::read_file(file("merged")), test::read_file(whole));
+  const Result result = program.run({"bundle", "diff", file("a"), whole, "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.json().size(), 4u);
+  EXPECT_EQ(result.json().at(0).at("difference"), "only in the second");
+  expect_refusal({"bundle", "split", whole, "--arch", "sm_75", "--output", file("c")}, "no entry for it");
+}
+
+TEST_F(BundleCommand, ExtractedCubinsAreThoseOfCompile) {
+  expect_good(kSmall + Words{"--output", file("cubins")});
+  expect_good({"bundle", "extract", whole, "--output", file("extracted")});
+  std::vector<std::string> compiled;
+  std::vector<std::string> extracted;
+  for (const auto& item : std::filesystem::directory_iterator(file("cubins"))) {
+    compiled.push_back(test::read_file(item.path().string()));
+  }
+  for (const auto& item : std::filesystem::directory_iterator(file("extracted"))) {
+    extracted.push_back(test::read_file(item.path().string()));
+  }
+  EXPECT_EQ(compiled.size(), 8u);
+  EXPECT_THAT(extracted, testing::UnorderedElementsAreArray(compiled));
+}
+
+TEST_F(BundleCommand, ShowAndListStateTheFactsOfTheKernels) {
+  const nlohmann::json report = program.run(kSmall + Words{"--json"}).json();
+  const nlohmann::json rows = entries(whole);
+  for (const auto& kernel : report) {
+    const auto row = std::ranges::find_if(rows, [&](const auto& each) { return each.at("key") == kernel.at("key"); });
+    ASSERT_NE(row, rows.end());
+    EXPECT_EQ(row->at("descriptor"), kernel.at("descriptor"));
+    EXPECT_EQ(row->at("architecture"), kernel.at("arch"));
+    EXPECT_EQ(row->at("registers"), kernel.at("registers"));
+    EXPECT_EQ(row->at("code_bytes"), kernel.at("cubin_bytes"));
+    EXPECT_EQ(row->at("library"), "0.1.0");
+  }
+  const nlohmann::json shown = program.run({"bundle", "show", whole, "--json"}).json();
+  EXPECT_EQ(shown.at("entries"), 8);
+  EXPECT_EQ(shown.at("architectures"), (nlohmann::json{{"sm_80", 4}, {"sm_90a", 4}}));
+  const auto key = rows.at(0).at("key").get<std::string>();
+  EXPECT_THAT(program.run({"bundle", "show", whole, "--key", key.substr(0, 16)}).out, HasSubstr(key));
+  EXPECT_THAT(program.run({"bundle", "list", whole}).out, HasSubstr("merge:head_dim=64"));
+  expect_refusal({"bundle", "show", whole, "--key", "xyz"}, "no entry has such a key");
+}
+
+TEST_F(BundleCommand, PtxIsStoredBesideTheCubin) {
+  expect_good({"compile", "stream_read", "--arch", "sm_80", "--ptx", "--bundle", file("both")});
+  const nlohmann::json rows = entries(file("both"));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NE(rows.at(0).at("code"), rows.at(1).at("code"));
+  expect_good({"bundle", "extract", file("both"), "--output", file("texts")});
+  bool has_text = false;
+  for (const auto& item : std::filesystem::directory_iterator(file("texts"))) {
+    has_text |=
+        item.path().extension() == ".ptx" && test::read_file(item.path().string()).find(".entry") != std::string::npos;
+  }
+  EXPECT_TRUE(has_text);
+}
+
+TEST_F(BundleCommand, VerifyFindsAFlippedByte) {
+  expect_good({"bundle", "verify", whole});
+  std::string bytes = test::read_file(whole);
+  bytes[bytes.size() / 2] ^= 1;
+  const Result result = program.run({"bundle", "verify", program.folder().write("damaged", bytes)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("does not match its hash"));
+  expect_refusal({"bundle", "list", file("damaged")}, "does not match its hash");
+  expect_refusal({"bundle", "merge", file("damaged"), "--output", file("joined")}, "does not match its hash");
+  EXPECT_FALSE(std::filesystem::exists(file("joined")));
+}
+
+TEST(BundleInput, BadInputIsOneSentence) {
+  const Program program;
+  const std::string text = program.folder().write("text", "no bundle");
+  const std::string out = program.folder().path("out");
+  const auto expect = [&](const Words& words, const std::string& part) {
+    const Result result = program.run(words);
+    EXPECT_EQ(result.exit_code, 2) << words.at(1);
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  };
+  for (const char* verb : {"list", "show"}) {
+    expect({"bundle", verb, text}, "too short");
+    expect({"bundle", verb, program.folder().path("none")}, "cannot be opened");
+  }
+  expect({"bundle", "verify", program.folder().path("none")}, "none");
+  expect({"bundle", "merge", text, "--output", text}, "text");
+  for (const char* shard : {"0/3", "4/3", "3", "a/b", "1/", "/2", "1/2/3", "-1/2", "1/1000000"}) {
+    expect({"compile", "stream_read", "--arch", "sm_80", "--bundle", out, "--shard", shard}, "such as 3/16");
+  }
+}
+
+}  // namespace
+}  // namespace cubit::tools

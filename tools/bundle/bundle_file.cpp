@@ -1,0 +1,228 @@
+#include "tools/bundle/bundle_file.hpp"
+
+#include <cubit/cubit.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "files/input_file.hpp"
+#include "files/output_file.hpp"
+#include "files/text/error.hpp"
+#include "runtime/bundle/writer.hpp"
+#include "runtime/cache/files.hpp"
+
+namespace cubit::tools {
+namespace {
+
+/// Turns the runtime's failures into the tool's.
+template <class Function>
+auto as_bad_input(Function function) {
+  try {
+    return function();
+  } catch (const Failure& failure) {
+    throw BadInput(failure.given(), failure.rule(), failure.remedy());
+  }
+}
+
+std::string digits(const runtime::ContentHash& hash) { return runtime::RequestKey{hash}.hex(); }
+
+std::string library_version() {
+  return fmt::format("{}.{}.{}", CUBIT_VERSION_MAJOR, CUBIT_VERSION_MINOR, CUBIT_VERSION_PATCH);
+}
+
+runtime::RequestKey key_of(const std::string& hex) {
+  runtime::RequestKey key;
+  for (std::size_t i = 0; i < key.bytes.size(); ++i) {
+    const char* first = hex.data() + 2 * i;
+    std::from_chars(first, first + 2, key.bytes[i], 16);
+  }
+  return key;
+}
+
+runtime::CompilerVersion compiler_of(const std::string& text) {
+  runtime::CompilerVersion version;
+  std::sscanf(text.c_str(), "%d.%d.%d", &version.major, &version.minor, &version.build);
+  return version;
+}
+
+/// A number of ptxas's report, which PTX does not have.
+int number(const nlohmann::json& kernel, const char* name) {
+  const nlohmann::json& value = kernel.at(name);
+  return value.is_null() ? 0 : value.get<int>();
+}
+
+BundleRow row_of(std::uint64_t index, const runtime::BundleRecord& record, const runtime::BundleFacts& facts) {
+  return {.index = index,
+          .key = record.key.hex(),
+          .descriptor = facts.descriptor,
+          .architecture = facts.target,
+          .entry_point = facts.entry_point,
+          .code = record.code == codegen::Code::ptx ? "ptx" : "cubin",
+          .compiler = record.compiler.text(),
+          .library = facts.library,
+          .registers = facts.resources.registers,
+          .spill_store_bytes = facts.resources.spill_store_bytes,
+          .spill_load_bytes = facts.resources.spill_load_bytes,
+          .stack_bytes = facts.resources.stack_bytes,
+          .static_shared_memory = facts.resources.static_shared_memory,
+          .barriers = facts.resources.barriers,
+          .bytes = record.bytes,
+          .code_bytes = record.code_bytes,
+          .hash = digits(record.code_hash)};
+}
+
+/// The files of the folder's entries, sorted.
+std::vector<std::filesystem::path> entry_files(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& item :
+       fs::directory_iterator(fs::path(folder) / fmt::format("v{}", runtime::kSchemaVersion), error)) {
+    const std::string name = item.path().filename().string();
+    if (item.path().extension() != ".lock" && !runtime::is_staging_name(name)) files.push_back(item.path());
+  }
+  if (error)
+    throw BadInput("cache folder " + folder, "has no entries of this version", "give another with --cache-dir");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+runtime::Artifact read_entry(const std::filesystem::path& path) {
+  const InputFile file(path.string());
+  std::string content(file.bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(content)));
+  return runtime::deserialise(content);
+}
+
+}  // namespace
+
+nlohmann::ordered_json BundleRow::json() const {
+  return {{"key", key},
+          {"descriptor", descriptor},
+          {"architecture", architecture},
+          {"entry_point", entry_point},
+          {"code", code},
+          {"compiler", compiler},
+          {"library", library},
+          {"registers", registers},
+          {"spill_store_bytes", spill_store_bytes},
+          {"spill_load_bytes", spill_load_bytes},
+          {"stack_bytes", stack_bytes},
+          {"static_shared_memory", static_shared_memory},
+          {"barriers", barriers},
+          {"bytes", bytes},
+          {"code_bytes", code_bytes},
+          {"hash", hash}};
+}
+
+BundleFile::BundleFile(const std::string& path)
+    : path_(path),
+      bundle_(as_bad_input([&] { return std::make_unique<runtime::Bundle>(runtime::Bundle::open(path)); })) {}
+
+BundleFile::~BundleFile() = default;
+BundleFile::BundleFile(BundleFile&&) noexcept = default;
+
+std::uint64_t BundleFile::bytes() const { return bundle_->bytes(); }
+std::uint64_t BundleFile::entries() const { return bundle_->entries(); }
+std::string BundleFile::root() const { return digits(bundle_->root()); }
+
+std::vector<BundleRow> BundleFile::rows() const {
+  return as_bad_input([&] {
+    std::vector<BundleRow> rows;
+    for (std::uint64_t index = 0; index < bundle_->entries(); ++index) {
+      const runtime::BundleRecord record = bundle_->record(index);
+      rows.push_back(row_of(index, record, bundle_->facts(record)));
+    }
+    return rows;
+  });
+}
+
+std::string BundleFile::code(const BundleRow& row) const {
+  return as_bad_input([&] {
+    const auto code = bundle_->load(bundle_->record(row.index)).artifact.cubin;
+    return std::string(reinterpret_cast<const char*>(code.data()), code.size());
+  });
+}
+
+std::string bundle_damage(const std::string& path) {
+  const InputFile readable(path);
+  try {
+    runtime::Bundle::open(path).verify();
+    return {};
+  } catch (const Failure& failure) {
+    return failure.rule();
+  }
+}
+
+BundleBuilder::BundleBuilder() : writer_(std::make_unique<runtime::BundleWriter>()) {}
+BundleBuilder::~BundleBuilder() = default;
+
+void BundleBuilder::add_kernel(const std::string& descriptor, const nlohmann::json& kernel,
+                               std::span<const std::byte> code) {
+  runtime::Artifact artifact;
+  artifact.key = key_of(kernel.at("request_key").get<std::string>());
+  artifact.compiler = compiler_of(kernel.at("compiler").get<std::string>());
+  artifact.descriptor = descriptor;
+  artifact.target = kernel.at("architecture").get<std::string>();
+  artifact.entry_point = kernel.at("entry_point").get<std::string>();
+  artifact.resources = {
+      number(kernel, "registers"),   number(kernel, "spill_store_bytes"),    number(kernel, "spill_load_bytes"),
+      number(kernel, "stack_bytes"), number(kernel, "static_shared_memory"), number(kernel, "barriers")};
+  artifact.code = kernel.at("registers").is_null() ? codegen::Code::ptx : codegen::Code::cubin;
+  artifact.cubin.assign(code.begin(), code.end());
+  as_bad_input([&] {
+    runtime::PackedEntry entry = runtime::pack(artifact, library_version());
+    const std::lock_guard lock(mutex_);
+    writer_->add(std::move(entry));
+  });
+}
+
+void BundleBuilder::add(const BundleFile& file, const BundleRow& row) {
+  as_bad_input([&] {
+    runtime::PackedEntry entry = runtime::copied(*file.bundle_, file.bundle_->record(row.index));
+    const std::lock_guard lock(mutex_);
+    writer_->add(std::move(entry));
+  });
+}
+
+std::vector<std::string> BundleBuilder::add_folder(const std::string& folder,
+                                                   const std::vector<std::string>& architectures) {
+  std::vector<std::string> faults;
+  for (const auto& path : entry_files(folder)) {
+    try {
+      const runtime::Artifact artifact = read_entry(path);
+      if (!architectures.empty() && std::ranges::find(architectures, artifact.target) == architectures.end()) continue;
+      runtime::PackedEntry entry = runtime::pack(artifact, library_version());
+      const std::lock_guard lock(mutex_);
+      writer_->add(std::move(entry));
+    } catch (const Failure& failure) {
+      faults.push_back(fmt::format("{}: {}", path.string(), failure.rule()));
+    } catch (const BadInput& error) {
+      faults.emplace_back(error.what());
+    }
+  }
+  return faults;
+}
+
+std::uint64_t BundleBuilder::entries() const {
+  const std::lock_guard lock(mutex_);
+  return writer_->entries();
+}
+
+std::uint64_t BundleBuilder::write(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  OutputFile file(path);
+  std::uint64_t bytes = 0;
+  writer_->write([&](std::string_view part) {
+    file.append(std::as_bytes(std::span(part)));
+    bytes += part.size();
+  });
+  file.finish();
+  return bytes;
+}
+
+}  // namespace cubit::tools
