@@ -19,6 +19,7 @@
 #define kMostStages CUBIT_UNITY_NAME(kMostStages, CUBIT_UNITY_FILE)
 #define kName CUBIT_UNITY_NAME(kName, CUBIT_UNITY_FILE)
 #define kRegisterAlignment CUBIT_UNITY_NAME(kRegisterAlignment, CUBIT_UNITY_FILE)
+#define kWidth CUBIT_UNITY_NAME(kWidth, CUBIT_UNITY_FILE)
 #define make_block CUBIT_UNITY_NAME(make_block, CUBIT_UNITY_FILE)
 #define round_up CUBIT_UNITY_NAME(round_up, CUBIT_UNITY_FILE)
 #define times_of CUBIT_UNITY_NAME(times_of, CUBIT_UNITY_FILE)

@@ -52,14 +52,6 @@ Extent<Value> extent_of(std::span<const Value> values) {
   return extent;
 }
 
-std::uint64_t elements_of(std::span<const std::int64_t> shape) {
-  std::uint64_t elements = 1;
-  for (const std::int64_t size : shape)
-    if (size < 0 || __builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements))
-      refuse("a shape", "has a negative or too large size", "give the shape of the tensor's data");
-  return elements;
-}
-
 }  // namespace
 
 void Statistics::Parts::set_channels(std::uint64_t width) { channels.resize(width, collect.moments); }
@@ -159,10 +151,7 @@ Statistics::~Statistics() = default;
 
 void Statistics::Parts::add_batch(const Tensor& batch, int threads) {
   const ValueType type = parse_value_type(batch.type);
-  const std::uint64_t elements = elements_of(batch.shape);
-  if (batch.data.size() / bytes_of(type) != elements || batch.data.size() % bytes_of(type) != 0)
-    refuse("a tensor of " + std::to_string(batch.data.size()) + " bytes",
-           "does not have the size of its shape and type", "give " + std::to_string(elements) + " elements");
+  const std::uint64_t elements = require_size(batch);
   const std::uint64_t width = batch.shape.empty() ? 1 : static_cast<std::uint64_t>(batch.shape.back());
   if (batches == 0) set_channels(width);
   if (width != channels.minimum.size())

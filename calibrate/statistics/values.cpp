@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "base/error.hpp"
+#include "calibrate/errors.hpp"
 
 namespace cubit::calibrate {
 namespace {
@@ -74,13 +74,30 @@ void decode_table(const std::byte* bytes, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = table[static_cast<std::size_t>(bytes[i])];
 }
 
+std::uint64_t elements_of(std::span<const std::int64_t> shape) {
+  std::uint64_t elements = 1;
+  for (const std::int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(elements, static_cast<std::uint64_t>(size), &elements))
+      refuse("a shape", "has a negative or too large size", "give the shape of the tensor's data");
+  return elements;
+}
+
 }  // namespace
 
 ValueType parse_value_type(std::string_view text) {
   for (const NamedType& type : kTypes)
     if (type.name == text) return type.type;
-  throw Failure(Status::invalid_argument, "type " + std::string(text), "is not a floating-point type",
-                "accepted: F64, F32, F16, BF16, F8_E4M3, F8_E5M2");
+  refuse("type " + std::string(text), "is not a floating-point type",
+         "accepted: F64, F32, F16, BF16, F8_E4M3, F8_E5M2");
+}
+
+std::uint64_t require_size(const Tensor& tensor) {
+  const std::size_t element = bytes_of(parse_value_type(tensor.type));
+  const std::uint64_t elements = elements_of(tensor.shape);
+  if (tensor.data.size() / element != elements || tensor.data.size() % element != 0)
+    refuse("a tensor of " + std::to_string(tensor.data.size()) + " bytes",
+           "does not have the size of its shape and type", "give " + std::to_string(elements) + " elements");
+  return elements;
 }
 
 std::size_t bytes_of(ValueType type) { return kTypes[static_cast<std::size_t>(type)].bytes; }

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cubit/cubit.hpp>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -147,5 +148,62 @@ struct NamedStatistics {
 CUBIT_CALIBRATE_API void write_statistics(const std::string& path, std::span<const NamedStatistics> layers,
                                           const std::string& notes = {});
 CUBIT_CALIBRATE_API std::vector<NamedStatistics> read_statistics(const std::string& path, std::string* notes = nullptr);
+
+/// The activation files of a folder, sorted by name: those that end in .safetensors. For a file: the file itself. Throws
+/// cubit::Error if there are none.
+CUBIT_CALIBRATE_API std::vector<std::string> activation_files(const std::string& path);
+
+/// Collects statistics from activation files, which may be larger than memory. A file holds one batch. Its tensors are
+/// named by the layer that receives them.
+class CUBIT_CALIBRATE_API Collector {
+ public:
+  /// `threads`: 0 means all processors. `layers`: patterns with * and ?; a tensor that no pattern matches is left out.
+  explicit Collector(Collect collect = {}, int threads = 0, std::vector<std::string> layers = {});
+  Collector(Collector&&) noexcept;
+  Collector& operator=(Collector&&) noexcept;
+  ~Collector();
+
+  /// Throws cubit::Error if the file is damaged, a tensor is not of a floating-point type, or a layer has another number
+  /// of channels than in a file that was checked or added before. Reads only the file's header.
+  void check_file(const std::string& path);
+  /// Checks and adds a file. `progress` is called with the bytes read so far. After an exception from a file that
+  /// check_file accepted, the collector has a part of the file and must not be used.
+  void add_file(const std::string& path, const std::function<void(std::uint64_t)>& progress = {});
+
+  /// The layers in the order of their names, and the names of the files that were added, without their folders.
+  std::span<const NamedStatistics> layers() const;
+  std::span<const std::string> files() const;
+
+  /// Stores and restores layers and files. `load` throws cubit::Error if the file's statistics lack a part of Collect.
+  void save(const std::string& path) const;
+  void load(const std::string& path);
+  /// Adds what another process or machine saved. Throws cubit::Error also if both have seen a file of the same name.
+  void merge(const std::string& path);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Writes activation files from a running engine: a file per batch, named batch_000000.safetensors and so on. Numbers
+/// continue after the files that the folder has. One thread at a time may use a Recorder.
+class CUBIT_CALIBRATE_API Recorder {
+ public:
+  /// Creates the folder if it does not exist.
+  explicit Recorder(std::string folder);
+  ~Recorder();  ///< drops a batch that was not ended
+
+  /// Copies the input of a layer. A batch has each layer once.
+  void add(const std::string& layer, const Tensor& input);
+  /// Writes the batch: the file appears completely or not at all. Returns its path. A batch without tensors writes
+  /// nothing and returns "".
+  std::string end_batch();
+
+ private:
+  struct Copy;
+  std::string folder_;
+  std::vector<Copy> batch_;
+  std::uint64_t next_ = 0;
+};
 
 }  // namespace cubit::calibrate

@@ -1,0 +1,211 @@
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cubit/calibrate.hpp>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/parallel.hpp"
+#include "calibrate/errors.hpp"
+#include "calibrate/statistics/parts.hpp"
+#include "files/safetensors/reader.hpp"
+
+namespace cubit::calibrate {
+namespace {
+
+using tools::HeaderEntry;
+using tools::SafetensorsReader;
+
+constexpr std::uint64_t kSegmentBytes = std::uint64_t{8} << 20;  ///< read and decoded at a time by one thread
+constexpr std::size_t kSegmentsPerThread = 4;                    ///< between two merges
+
+std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+std::int64_t width_of(const HeaderEntry& tensor) { return tensor.shape.empty() ? 1 : tensor.shape.back(); }
+
+/// Neighbouring tokens of a tensor. The split depends only on sizes, so results do not depend on the threads.
+struct Segment {
+  const HeaderEntry* tensor;
+  std::uint64_t begin;  ///< in bytes
+  std::uint64_t end;
+};
+
+std::vector<Segment> segments_of(const HeaderEntry& tensor) {
+  const std::uint64_t bytes = bytes_of(tensor);
+  const std::uint64_t token = static_cast<std::uint64_t>(width_of(tensor)) * bytes_of(parse_value_type(tensor.type));
+  std::vector<Segment> segments;
+  const std::uint64_t step = bytes == 0 ? 1 : std::max<std::uint64_t>(1, kSegmentBytes / token) * token;
+  for (std::uint64_t begin = 0; begin < bytes; begin += step)
+    segments.push_back({&tensor, begin, std::min(bytes, begin + step)});
+  return segments;
+}
+
+}  // namespace
+
+struct Collector::State {
+  Collect collect;
+  std::size_t threads = 1;
+  std::vector<std::string> patterns;
+  std::vector<NamedStatistics> layers;  ///< sorted by name
+  std::vector<std::string> files;
+  std::map<std::string, std::int64_t> widths;  ///< of all files that were checked
+
+  bool is_wanted(const std::string& layer) const {
+    const auto matches = [&](const std::string& one) { return ::fnmatch(one.c_str(), layer.c_str(), 0) == 0; };
+    return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), matches);
+  }
+  Statistics::Parts& parts_of(const std::string& layer) {
+    const auto at =
+        std::lower_bound(layers.begin(), layers.end(), layer,
+                         [](const NamedStatistics& one, const std::string& name) { return one.layer < name; });
+    if (at != layers.end() && at->layer == layer) return at->statistics.parts();
+    return layers.insert(at, {layer, Statistics(collect)})->statistics.parts();
+  }
+  std::vector<const HeaderEntry*> check(const SafetensorsReader& file);
+  void add_round(const SafetensorsReader& file, std::span<const Segment> round);
+  void require_new(const std::string& name) const {
+    if (std::find(files.begin(), files.end(), name) != files.end())
+      refuse("file " + name, "has been added already", "give each batch a file name of its own");
+  }
+  void restore(const std::string& path, bool only_new);
+};
+
+/// The wanted tensors of a file.
+std::vector<const HeaderEntry*> Collector::State::check(const SafetensorsReader& file) {
+  std::vector<const HeaderEntry*> wanted;
+  for (const HeaderEntry& tensor : file.tensors()) {
+    if (!is_wanted(tensor.name)) continue;
+    const std::string given = file.path() + ", tensor " + tensor.name;
+    try {
+      parse_value_type(tensor.type);
+    } catch (const Failure& failure) {
+      refuse(given, "has the " + failure.given() + ", which " + failure.rule(), failure.remedy());
+    }
+    const std::int64_t width = width_of(tensor);
+    const auto [known, is_new] = widths.emplace(tensor.name, width);
+    if (!is_new && known->second != width)
+      refuse(given,
+             "has " + std::to_string(width) + " channels, but earlier batches have " + std::to_string(known->second),
+             "record all batches from the same model");
+    wanted.push_back(&tensor);
+  }
+  return wanted;
+}
+
+/// Collects statistics of each segment on its own, then merges them in order.
+void Collector::State::add_round(const SafetensorsReader& file, std::span<const Segment> round) {
+  std::vector<Statistics::Parts> partial(round.size(), Statistics::Parts(collect));
+  std::atomic<std::size_t> next{0};
+  on_threads(std::min(threads, round.size()), [&](std::size_t) {
+    std::vector<std::byte> bytes;
+    for (std::size_t i = next++; i < round.size(); i = next++) {
+      const Segment& segment = round[i];
+      bytes.resize(segment.end - segment.begin);
+      file.read(*segment.tensor, segment.begin, bytes);
+      partial[i].set_channels(static_cast<std::uint64_t>(width_of(*segment.tensor)));
+      partial[i].add_tokens(parse_value_type(segment.tensor->type), bytes);
+    }
+  });
+  for (std::size_t i = 0; i < round.size(); ++i) parts_of(round[i].tensor->name).merge(partial[i]);
+}
+
+/// Adds the layers and files of a saved collector.
+void Collector::State::restore(const std::string& path, bool only_new) {
+  std::string notes;
+  std::vector<NamedStatistics> saved = read_statistics(path, &notes);
+  const auto names = nlohmann::json::parse(notes, nullptr, false);
+  if (!names.is_array() || !std::all_of(names.begin(), names.end(), [](const auto& name) { return name.is_string(); }))
+    refuse(path, "does not name the files of its statistics",
+           "give a file that Collector::save or cubit calibrate wrote");
+  if (only_new)
+    for (const auto& name : names) require_new(name.get<std::string>());
+  for (NamedStatistics& one : saved) {
+    if (one.statistics.channels() > 0) widths.emplace(one.layer, static_cast<std::int64_t>(one.statistics.channels()));
+    parts_of(one.layer);
+    const auto at =
+        std::find_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer.layer == one.layer; });
+    at->statistics.merge(one.statistics);
+  }
+  for (const auto& name : names) files.push_back(name.get<std::string>());
+}
+
+Collector::Collector(Collect collect, int threads, std::vector<std::string> layers)
+    : state_(std::make_unique<State>()) {
+  state_->collect = collect;
+  state_->threads = threads > 0 ? static_cast<std::size_t>(threads) : processors();
+  state_->patterns = std::move(layers);
+}
+
+Collector::Collector(Collector&&) noexcept = default;
+Collector& Collector::operator=(Collector&&) noexcept = default;
+Collector::~Collector() = default;
+
+void Collector::check_file(const std::string& path) {
+  at_surface([&] { state_->check(SafetensorsReader(path)); });
+}
+
+void Collector::add_file(const std::string& path, const std::function<void(std::uint64_t)>& progress) {
+  at_surface([&] {
+    state_->require_new(file_name(path));
+    const SafetensorsReader file(path);
+    const auto tensors = state_->check(file);
+    std::vector<Segment> segments;
+    for (const HeaderEntry* tensor : tensors) {
+      Statistics::Parts& parts = state_->parts_of(tensor->name);
+      if (parts.channels.minimum.empty()) parts.set_channels(static_cast<std::uint64_t>(width_of(*tensor)));
+      ++parts.batches;
+      for (const Segment& segment : segments_of(*tensor)) segments.push_back(segment);
+    }
+    std::uint64_t done = 0;
+    const std::size_t most = state_->threads * kSegmentsPerThread;
+    for (std::span<const Segment> rest = segments; !rest.empty(); rest = rest.subspan(std::min(most, rest.size()))) {
+      const auto round = rest.first(std::min(most, rest.size()));
+      state_->add_round(file, round);
+      for (const Segment& segment : round) done += segment.end - segment.begin;
+      if (progress) progress(done);
+    }
+    state_->files.push_back(file_name(path));
+  });
+}
+
+std::span<const NamedStatistics> Collector::layers() const { return state_->layers; }
+std::span<const std::string> Collector::files() const { return state_->files; }
+
+void Collector::save(const std::string& path) const {
+  write_statistics(path, state_->layers, nlohmann::json(state_->files).dump());
+}
+
+void Collector::load(const std::string& path) {
+  state_->layers.clear();
+  state_->files.clear();
+  state_->widths.clear();
+  at_surface([&] { state_->restore(path, false); });
+}
+
+void Collector::merge(const std::string& path) {
+  at_surface([&] { state_->restore(path, true); });
+}
+
+std::vector<std::string> activation_files(const std::string& path) {
+  return at_surface([&] {
+    namespace fs = std::filesystem;
+    if (!fs::is_directory(path)) return std::vector<std::string>{path};
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(path))
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path().string());
+    if (files.empty()) refuse(path, "has no files that end in .safetensors", "give a folder with one file per batch");
+    std::sort(files.begin(), files.end());
+    return files;
+  });
+}
+
+}  // namespace cubit::calibrate
