@@ -1,0 +1,145 @@
+"""Runs cubit calibrate on files that Python writes: command_test.py CUBIT."""
+
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+import numpy as np
+
+LAYER = "model.layers.0.mlp.down_proj"
+TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.int8): "I8"}
+
+
+def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    header, data = {}, b""
+    for name, values in tensors.items():
+        header[name] = {"dtype": TYPES[values.dtype], "shape": values.shape,
+                        "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    bytes_ = path.read_bytes()
+    length = struct.unpack("<Q", bytes_[:8])[0]
+    header = json.loads(bytes_[8 : 8 + length])
+    types = {name: dtype for dtype, name in TYPES.items()}
+    return {name: np.frombuffer(bytes_[8 + length :][slice(*one["data_offsets"])], types[one["dtype"]])
+            for name, one in header.items() if name != "__metadata__"}
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.activations = self.folder / "activations"
+        self.activations.mkdir()
+        random = np.random.default_rng(1)
+        self.batches = [random.normal(0, 1, (20, 32)).astype(np.float32) for _ in range(3)]
+        for i, batch in enumerate(self.batches):
+            write(self.activations / f"{i}.safetensors", {LAYER: batch, "other": batch[:, :8].astype(np.float16)})
+
+    def run_cubit(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
+        done = subprocess.run([PROGRAM, "calibrate", *map(str, arguments)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_scales_report_and_pictures(self):
+        scales, report, pictures = (self.folder / name for name in ("scales.safetensors", "report.json", "pictures"))
+        done = self.run_cubit(self.activations, "--method", "minmax", "--output", scales, "--report", report,
+                              "--pictures", pictures)
+        self.assertIn(LAYER, done.stdout)
+        self.assertIn("entropy error", done.stdout)
+        found = read(scales)
+        self.assertEqual(set(found), {f"{LAYER}.input_scale", "other.input_scale"})
+        largest = max(np.abs(batch).max() for batch in self.batches)
+        self.assertEqual(found[f"{LAYER}.input_scale"], np.float32(np.float64(largest) / 127))
+        layer = json.loads(report.read_text())["layers"][LAYER]
+        self.assertEqual((layer["tokens"], layer["batches"], layer["channels"]), (60, 3, 32))
+        self.assertEqual(layer["methods"]["minmax"]["high"], largest)
+        self.assertLessEqual(layer["methods"]["mse"]["error"], layer["methods"]["percentile"]["error"])
+        names = sorted(file.name for file in pictures.iterdir())
+        self.assertEqual(names, [f"{LAYER}.svg", "other.svg"])
+        root = xml.etree.ElementTree.parse(pictures / names[0]).getroot()
+        kinds = [element.get("class") for element in root.iter()]
+        self.assertEqual(kinds.count("range"), 12)  # two ends and a bar for each method
+        self.assertGreater(kinds.count("bar"), 50)
+
+    def test_asymmetric_zero_points(self):
+        scales = self.folder / "scales.safetensors"
+        self.run_cubit(self.activations, "--format", "int8_asymmetric", "--method", "minmax", "--layers", "other",
+                       "--output", scales)
+        found = read(scales)
+        values = np.concatenate(self.batches)[:, :8].astype(np.float16).astype(np.float64)
+        scale = (values.max() - values.min()) / 255
+        self.assertEqual(found["other.input_zero_point"], round(-128 - values.min() / scale))
+        self.assertEqual(set(found), {"other.input_scale", "other.input_zero_point"})
+
+    def test_a_run_continues_and_machines_merge(self):
+        whole, parts = self.folder / "whole", [self.folder / "a", self.folder / "b"]
+        expected = self.run_cubit(self.activations, "--statistics", whole, "--json").stdout
+        again = self.run_cubit(self.activations, "--statistics", whole, "--json")
+        self.assertEqual(again.stdout, expected)
+        self.assertIn("continues after 3 files", again.stderr)
+        one_file = self.activations / "0.safetensors"
+        self.run_cubit(one_file, "--statistics", parts[0])
+        one_file.rename(self.folder / "moved")
+        self.run_cubit(self.activations, "--statistics", parts[1], "--threads", 1)
+        merged = self.run_cubit("--merge", parts[0], "--merge", parts[1], "--json")
+        self.assertEqual(merged.stdout, expected)
+        twice = self.run_cubit("--merge", parts[0], "--merge", parts[0], code=2)
+        self.assertIn("has been added already", twice.stderr)
+        resumed = self.run_cubit(self.activations, "--statistics", parts[0], "--json")
+        self.assertEqual(resumed.stdout, expected)
+
+    def test_bad_input_is_one_sentence_and_leaves_no_output(self):
+        scales = self.folder / "scales.safetensors"
+        bad = self.activations / "3.safetensors"
+
+        def refused(part: str, *arguments: str) -> None:
+            done = self.run_cubit(*arguments, code=2)
+            self.assertIn(part, done.stderr)
+            self.assertEqual(done.stdout, "")
+            self.assertFalse(scales.exists())
+
+        output = (self.activations, "--output", scales)
+        write(bad, {LAYER: np.array([[np.nan] + [1] * 31], np.float32)})
+        refused(f"layer {LAYER}, 1 of 1952 values: are not finite", *output)
+        write(bad, {LAYER: np.zeros((2, 16), np.float32)})
+        refused("has 16 channels, but earlier batches have 32", *output)
+        write(bad, {"ids": np.zeros((2, 16), np.int32)})
+        refused("tensor ids: has the type I32, which is not a floating-point type", *output)
+        bad.write_bytes((self.activations / "0.safetensors").read_bytes()[:-1])
+        refused("3.safetensors", *output)
+        bad.unlink()
+        refused("method kl: is unknown; accepted: minmax, percentile, entropy, mse", *output, "--method", "kl")
+        refused("have no layers", *output, "--layers", "absent*")
+        refused("percentile 0", *output, "--percentile", "0")
+        refused("names no activations", "--output", scales)
+        refused("cannot be read", self.folder / "absent", "--output", scales)
+
+    def test_a_layer_that_a_batch_lacks_is_named(self):
+        write(self.activations / "3.safetensors", {"other": np.ones((1, 8), np.float32)})
+        self.assertIn(f"layer {LAYER}: is in 3 of 4 files", self.run_cubit(self.activations).stderr)
+
+    def test_special_tensors(self):
+        folder = self.folder / "special"
+        folder.mkdir()
+        write(folder / "0.safetensors", {"constant": np.full((3, 4), 2, np.float32), "zero": np.zeros((3, 4), np.float32),
+                                         "one": np.array([[-1]], np.float32)})
+        layers = json.loads(self.run_cubit(folder, "--json", "--pictures", self.folder / "pictures").stdout)["layers"]
+        self.assertEqual(layers["zero"]["scale"], 1)
+        self.assertEqual(layers["constant"]["methods"]["entropy"]["high"], 2)
+        self.assertEqual(layers["one"]["methods"]["mse"]["low"], -1)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,81 @@
+#include "tools/calibrate/report.hpp"
+
+#include <fmt/format.h>
+
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "files/text/quote.hpp"
+
+namespace cubit::tools {
+namespace {
+
+using calibrate::Method;
+using Json = nlohmann::ordered_json;
+
+Json range_json(const calibrate::Range& range) {
+  return {{"low", range.low},         {"high", range.high},  {"scale", range.scale}, {"zero_point", range.zero_point},
+          {"clipped", range.clipped}, {"error", range.error}};
+}
+
+Json layer_json(const LayerReport& report, Method chosen) {
+  const calibrate::Statistics& statistics = *report.statistics;
+  const calibrate::Moments moments = statistics.moments();
+  Json json = {{"batches", statistics.batches()},
+               {"tokens", statistics.tokens()},
+               {"channels", statistics.channels()},
+               {"minimum", statistics.minimum()},
+               {"maximum", statistics.maximum()},
+               {"mean", moments.mean},
+               {"variance", moments.variance},
+               {"scale", report.range(chosen).scale},
+               {"zero_point", report.range(chosen).zero_point}};
+  for (const Method method : kMethods) json["methods"][std::string(text_of(method))] = range_json(report.range(method));
+  return json;
+}
+
+}  // namespace
+
+LayerReport make_report(const calibrate::NamedStatistics& layer, const calibrate::RangeChoice& choice) {
+  LayerReport report{layer.layer, &layer.statistics, {}};
+  try {
+    for (std::size_t i = 0; i < kMethods.size(); ++i) {
+      calibrate::RangeChoice one = choice;
+      one.method = kMethods[i];
+      report.ranges[i] = choose_range(layer.statistics, one);
+    }
+  } catch (const Error& error) {
+    throw BadInput(fmt::format("layer {}, {}", layer.layer, error.given()), error.why(), error.remedy());
+  }
+  return report;
+}
+
+std::string report_table(const std::vector<LayerReport>& layers, const calibrate::RangeChoice& choice) {
+  std::vector<Column> columns = {{"layer"},     {"tokens", true}, {"min", true},
+                                 {"max", true}, {"scale", true},  {"clipped", true}};
+  for (const Method method : kMethods) columns.push_back({fmt::format("{} error", text_of(method)), true});
+  std::vector<std::vector<std::string>> rows;
+  for (const LayerReport& layer : layers) {
+    const calibrate::Range& chosen = layer.range(choice.method);
+    std::vector<std::string> row = {layer.layer,
+                                    std::to_string(layer.statistics->tokens()),
+                                    fmt::format("{:.4g}", layer.statistics->minimum()),
+                                    fmt::format("{:.4g}", layer.statistics->maximum()),
+                                    fmt::format("{:.4g}", chosen.scale),
+                                    fmt::format("{:.3g}%", 100 * chosen.clipped)};
+    for (const calibrate::Range& range : layer.ranges) row.push_back(fmt::format("{:.3g}", range.error));
+    rows.push_back(row);
+  }
+  return format_table(columns, rows);
+}
+
+Json report_json(const std::vector<LayerReport>& layers, const calibrate::RangeChoice& choice, std::size_t files) {
+  Json json = {{"method", text_of(choice.method)},
+               {"format", text_of(choice.format)},
+               {"percentile", choice.percentile},
+               {"files", files},
+               {"layers", Json::object()}};
+  for (const LayerReport& layer : layers) json["layers"][layer.layer] = layer_json(layer, choice.method);
+  return json;
+}
+
+}  // namespace cubit::tools

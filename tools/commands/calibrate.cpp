@@ -1,0 +1,199 @@
+// cubit calibrate: collects statistics of recorded activations and chooses quantisation ranges.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cubit/calibrate.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/parallel.hpp"
+#include "files/output_file.hpp"
+#include "files/output_folder.hpp"
+#include "files/text/error.hpp"
+#include "files/text/format.hpp"
+#include "tools/calibrate/report.hpp"
+#include "tools/options/context.hpp"
+
+namespace cubit::tools {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Chooses the range of each layer's activations for quantisation to INT8 or FP8. The activations are safetensors files,
+one per batch, whose tensors are named by the layer that receives them; the last dimension counts channels. Files may
+be larger than memory. The table shows the error of every method: the squared error of quantisation relative to the
+mean square of the values.)";
+
+constexpr const char* kExamples = R"(
+Examples:
+  cubit calibrate activations --method mse --output scales.safetensors
+  cubit calibrate activations --format e4m3 --report report.json --pictures pictures
+  cubit calibrate activations --statistics statistics.safetensors
+      keeps the statistics; the same command continues after an interruption and adds new files
+  cubit calibrate --merge a.safetensors --merge b.safetensors --output scales.safetensors
+      uses the statistics of two machines
+
+Exit code: 0 success; 1 an output could not be written; 2 bad input.)";
+
+struct CalibrateOptions {
+  std::optional<std::string> activations;
+  std::string method = "mse";
+  std::string format = "int8";
+  double percentile = 99.99;
+  std::vector<std::string> layers;
+  std::vector<std::string> merged;
+  std::string statistics;
+  std::string output;
+  std::string report;
+  std::string pictures;
+  int threads = 0;
+  bool json = false;
+};
+
+/// Saves statistics, but not more often than every few seconds.
+class Saver {
+ public:
+  Saver(const calibrate::Collector& collector, std::string path) : collector_(collector), path_(std::move(path)) {}
+  void file_added() {
+    constexpr std::chrono::seconds kInterval{10};
+    if (!path_.empty() && std::chrono::steady_clock::now() - saved_ > kInterval) save();
+  }
+  void save() {
+    if (path_.empty()) return;
+    collector_.save(path_);
+    saved_ = std::chrono::steady_clock::now();
+  }
+
+ private:
+  const calibrate::Collector& collector_;
+  std::string path_;
+  std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
+};
+
+/// The files that the statistics do not have yet. All headers are checked before the work begins.
+std::vector<std::string> new_files(const CalibrateOptions& options, calibrate::Collector& collector) {
+  std::vector<std::string> files;
+  if (!options.activations) return files;
+  const auto known = collector.files();
+  for (const std::string& file : calibrate::activation_files(*options.activations)) {
+    const std::string name = std::filesystem::path(file).filename().string();
+    // The statistics may be kept beside the activations.
+    if (std::find(known.begin(), known.end(), name) != known.end() || file == options.statistics) continue;
+    files.push_back(file);
+    collector.check_file(file);
+  }
+  return files;
+}
+
+std::uint64_t bytes_of_files(const std::vector<std::string>& files) {
+  std::uint64_t bytes = 0;
+  for (const std::string& file : files) bytes += std::filesystem::file_size(file);
+  return bytes;
+}
+
+void collect(const CalibrateOptions& options, calibrate::Collector& collector, Context& context) {
+  if (!options.statistics.empty() && std::filesystem::exists(options.statistics)) {
+    collector.load(options.statistics);
+    context.console.say(fmt::format("{}: continues after {} files", options.statistics, collector.files().size()));
+  }
+  for (const std::string& file : options.merged) collector.merge(file);
+  const std::vector<std::string> files = new_files(options, collector);
+  const std::uint64_t total = bytes_of_files(files);
+  std::uint64_t before = 0;
+  Saver saver(collector, options.statistics);
+  for (const std::string& file : files) {
+    const auto show = [&](std::uint64_t bytes) {
+      constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
+      context.console.progress((before + bytes) / kMebi, total / kMebi + 1, "MiB, " + file);
+    };
+    collector.add_file(file, show);
+    before += std::filesystem::file_size(file);
+    saver.file_added();
+  }
+  context.console.status("");
+  saver.save();
+}
+
+/// A layer that some batches lack is used, and named on standard error.
+void say_missing(const calibrate::Collector& collector, Context& context) {
+  for (const calibrate::NamedStatistics& one : collector.layers()) {
+    const std::uint64_t batches = one.statistics.batches();
+    if (batches < collector.files().size())
+      context.console.say(fmt::format("layer {}: is in {} of {} files", one.layer, batches, collector.files().size()));
+  }
+}
+
+std::string picture_name(std::string layer) {
+  std::replace_if(
+      layer.begin(), layer.end(), [](char c) { return c == '/' || c == '\0'; }, '_');
+  return layer + ".svg";
+}
+
+void write_outputs(const CalibrateOptions& options, const std::vector<LayerReport>& reports,
+                   const calibrate::RangeChoice& choice, std::size_t files) {
+  const nlohmann::ordered_json json = report_json(reports, choice, files);
+  if (!options.pictures.empty()) {
+    make_folder(options.pictures, "--pictures");
+    for (const LayerReport& one : reports)
+      write_file(options.pictures, picture_name(one.layer), histogram_picture(one));
+  }
+  if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
+  if (!options.output.empty()) {
+    std::vector<calibrate::LayerRange> ranges;
+    for (const LayerReport& one : reports) ranges.push_back({one.layer, choice, one.range(choice.method)});
+    calibrate::write_scales(options.output, ranges);
+  }
+  options.json ? print_json(json) : fmt::print("{}", report_table(reports, choice));
+}
+
+int run_calibrate(const CalibrateOptions& options, Context& context) {
+  if (!options.activations && options.merged.empty() && options.statistics.empty())
+    throw BadInput("the command line", "names no activations", "give a folder of activations, --merge or --statistics");
+  const calibrate::RangeChoice choice = {calibrate::parse_method(options.method),
+                                         calibrate::parse_format(options.format), options.percentile};
+  calibrate::Collector collector({}, options.threads, options.layers);
+  collect(options, collector, context);
+  say_missing(collector, context);
+  const auto layers = collector.layers();
+  if (layers.empty())
+    throw BadInput("the activations", "have no layers", "give files with tensors, and --layers that match");
+  std::vector<LayerReport> reports(layers.size());
+  parallel_for(static_cast<std::int64_t>(layers.size()), [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    reports[at] = make_report(layers[at], choice);
+  });
+  write_outputs(options, reports, choice, collector.files().size());
+  return kExitGood;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("calibrate", kHelp);
+  auto options = std::make_shared<CalibrateOptions>();
+  command->add_option("activations", options->activations, "A folder of safetensors files, or one file");
+  command->add_option("--method", options->method, "minmax, percentile, entropy or mse (default: mse)");
+  command->add_option("--format", options->format, "int8, int8_asymmetric or e4m3 (default: int8)");
+  command->add_option("--percentile", options->percentile, "Values that percentile keeps, in percent (default: 99.99)");
+  command->add_option("--layers", options->layers, "Only layers that match this pattern with * and ? (may be repeated)")
+      ->allow_extra_args(false);
+  command->add_option("--statistics", options->statistics, "Keep the statistics in this file, and continue from it");
+  command->add_option("--merge", options->merged, "Add the statistics of another run's --statistics (may be repeated)")
+      ->allow_extra_args(false);
+  command->add_option("--output", options->output, "Write the scales to this safetensors file");
+  command->add_option("--report", options->report, "Write a JSON report to this file");
+  command->add_option("--pictures", options->pictures, "Write a histogram of each layer to this folder, as SVG");
+  command->add_option("--threads", options->threads, "Threads that read and count (default: all processors)");
+  command->add_flag("--json", options->json, "Print the JSON report instead of the table");
+  command->footer(kExamples);
+  command->final_callback(
+      [options, &context] { context.action = [options, &context] { return run_calibrate(*options, context); }; });
+}
+
+}  // namespace cubit::tools
