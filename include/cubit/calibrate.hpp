@@ -149,7 +149,7 @@ CUBIT_CALIBRATE_API void write_statistics(const std::string& path, std::span<con
                                           const std::string& notes = {});
 CUBIT_CALIBRATE_API std::vector<NamedStatistics> read_statistics(const std::string& path, std::string* notes = nullptr);
 
-/// The activation files of a folder, sorted by name: those that end in .safetensors. For a file: the file itself. Throws
+/// The files of a folder that end in .safetensors, sorted by name. For a file: the file itself. Throws
 /// cubit::Error if there are none.
 CUBIT_CALIBRATE_API std::vector<std::string> activation_files(const std::string& path);
 
@@ -163,7 +163,7 @@ class CUBIT_CALIBRATE_API Collector {
   Collector& operator=(Collector&&) noexcept;
   ~Collector();
 
-  /// Throws cubit::Error if the file is damaged, a tensor is not of a floating-point type, or a layer has another number
+  /// Throws cubit::Error if the file is damaged, a tensor has no floating-point type, or a layer has another number
   /// of channels than in a file that was checked or added before. Reads only the file's header.
   void check_file(const std::string& path);
   /// Checks and adds a file. `progress` is called with the bytes read so far. After an exception from a file that
