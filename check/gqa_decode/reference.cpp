@@ -83,7 +83,9 @@ class Lanes {
         double score = scores[lane] * softmax_scale;
         if (rules.soft_cap > 0) score = rules.soft_cap * std::tanh(score / rules.soft_cap);
         weights_[token][lane] = score + rules.alibi_slope * (token - position_of(queries_[lane]));
-        peak_[lane] = std::max(peak_[lane], weights_[token][lane]);
+        // A NaN stays the peak, because no comparison with it is true.
+        const double weight = weights_[token][lane];
+        peak_[lane] = std::isnan(weight) ? weight : std::max(peak_[lane], weight);
       }
     }
   }

@@ -179,18 +179,6 @@ bool CacheNumbers::set(KvAddressing addressing, std::string_view name, double va
   return true;
 }
 
-/// Checks that scales are finite that every row uses. Scales of single rows may hold anything, as unused rows do.
-static void require_finite_scales(const RowFormat& format, const Tensor& tensor) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : tensor.shape) count *= extent;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float scale = load_scale(format, static_cast<const char*>(tensor.data) + i * format.scale_bytes());
-    if (std::isfinite(scale)) continue;
-    reject(fmt::format("{}[{}] = {}", tensor.name, i, scale), "no number of its rows would be one",
-           "accepted: finite scales");
-  }
-}
-
 void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheShape& shape, const Tensor* tensor,
                         bool is_read) {
   const RowFormat& format = formats[which];
@@ -208,10 +196,7 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
   }
   require_type(*tensor, format.scale_element());
   const std::vector<std::int64_t> usual = shape.scale_shape(format);
-  if (tensor->shape == usual) {
-    if (format.scales == KvScales::tensor) require_finite_scales(format, *tensor);
-    return;
-  }
+  if (tensor->shape == usual) return;
   std::vector<std::int64_t> fewer;  // a single scale may be a tensor without dimensions
   const char* fewer_dimensions = "[]";
   if (format.makes_scales()) {
@@ -227,7 +212,6 @@ void check_scale_tensor(const CacheFormats& formats, std::size_t which, CacheSha
         fmt::format("it must have the dimensions {} or {}", shape.scale_dimensions(format), fewer_dimensions),
         fmt::format("accepted beside the other tensors: [{}] or [{}]", fmt::join(usual, ", "), fmt::join(fewer, ", ")));
   }
-  require_finite_scales(format, *tensor);
   shape.has_scales_of_heads[which] = format.makes_scales();
 }
 

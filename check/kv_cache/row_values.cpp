@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "check/byte_values.hpp"
 #include "ops/element/element.hpp"
@@ -13,6 +14,13 @@ namespace cubit::check::kv_cache {
 namespace {
 
 std::uint16_t saturated_half(float value) { return from_float(Element::fp16, std::clamp(value, -65504.f, 65504.f)); }
+
+constexpr std::uint16_t kHalfNan = 0x7e00;  ///< the NaN that cubit stores in fp16
+constexpr std::uint32_t kFloatNan = 0x7fc00000;
+
+bool are_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
 
 double load16(Element element, const char* src) {
   std::uint16_t bits = 0;
@@ -27,13 +35,19 @@ void store16(Element element, float value, char* dst) {
 
 /// Quantises one row to int4_rows, as FBGEMM does. Let lo and hi be a group's extremes in float. Then q =
 /// clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15), the stored scale is fp16((hi - lo) / 15) and the
-/// stored shift is fp16(lo), both saturated. A shift or a scale of zero is stored as +0.
+/// stored shift is fp16(lo), both saturated. A shift or a scale of zero is stored as +0. A group with an infinity or NaN
+/// has the scale and the shift NaN, and q = 0.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;
   auto* packed = reinterpret_cast<std::uint8_t*>(dst + format.header_bytes());
   std::memset(packed, 0, format.head_dim / 2);
   for (int group = 0; group < groups; ++group) {
+    if (!are_finite(std::span(src, format.head_dim).subspan(group * width, width))) {
+      const std::uint16_t header[2] = {kHalfNan, kHalfNan};
+      std::memcpy(dst + 4 * group, header, 4);
+      continue;
+    }
     const auto [lo, hi] = std::minmax_element(src + group * width, src + (group + 1) * width);
     const float lowest = *lo + 0.f;
     const float range = *hi + 0.f - lowest;
@@ -66,25 +80,39 @@ std::uint8_t int8_from_float(float value) {
   return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));
 }
 
-/// Quantises one row to 8 bits; see <cubit/kv_append.h>. That header leaves open what NaN and infinity become; here the
-/// result is always the same.
+void store_nan_scale(const RowFormat& format, char* dst) {
+  if (format.scale_type == ScaleType::fp32)
+    std::memcpy(dst, &kFloatNan, sizeof kFloatNan);
+  else
+    std::memcpy(dst, &kHalfNan, sizeof kHalfNan);
+}
+
+/// The byte of x / scale. Of an infinity, fp8 stores NaN, and int8 its largest number.
+std::uint8_t byte_of(const RowFormat& format, float x, float scale) {
+  const bool is_int8 = format.kv == KvFormat::int8_split;
+  const float most = format.largest();
+  if (std::isnan(x) || std::isnan(scale) || (std::isinf(x) && !is_int8)) return is_int8 ? 0 : 0x7f;
+  if (std::isinf(x)) return int8_from_float(x > 0 ? most : -most);
+  const float steps = scale == 0 ? 0.f : std::clamp(x / scale + 0.f, -most, most);  // adding 0 turns -0 into +0
+  return is_int8 ? int8_from_float(steps) : fp8_from_float(fp8_of(format.kv), steps);
+}
+
+/// Quantises one row to 8 bits; see <cubit/kv_append.h>.
 void quantise_bytes(const RowFormat& format, const float* src, char* dst, char* scales) {
   const int width = format.head_dim / format.groups;
-  const float most = format.largest();
   for (int group = 0; group < format.groups; ++group, src += width, dst += width, scales += format.scale_bytes()) {
+    if (format.makes_scales() && !are_finite(std::span(src, static_cast<std::size_t>(width)))) {
+      store_nan_scale(format, scales);
+      std::memset(dst, 0, static_cast<std::size_t>(width));
+      continue;
+    }
     if (format.makes_scales()) {
       float peak = 0;
       for (int i = 0; i < width; ++i) peak = std::max(peak, std::fabs(src[i]));
       store_scale(format, peak, scales);
     }
     const float scale = load_scale(format, scales);
-    for (int i = 0; i < width; ++i) {
-      const float steps =
-          scale == 0 ? 0.f : std::clamp(src[i] / scale + 0.f, -most, most);  // adding 0 turns -0 into +0
-      const std::uint8_t byte =
-          format.kv == KvFormat::int8_split ? int8_from_float(steps) : fp8_from_float(fp8_of(format.kv), steps);
-      dst[i] = static_cast<char>(byte);
-    }
+    for (int i = 0; i < width; ++i) dst[i] = static_cast<char>(byte_of(format, src[i], scale));
   }
 }
 

@@ -35,6 +35,7 @@ void compare_numbers(const Tensor& tensor, const void* got, const Number* expect
 /// largest float is infinite.
 bool same_root(float got, double expected) {
   constexpr double kLargest = 1e18;
+  if (std::isnan(expected)) return std::isnan(got);
   if (expected > kLargest) return got > kLargest;
   return std::fabs(got - expected) <= 1e-5 * expected + 1e-18;
 }
@@ -106,7 +107,7 @@ class QuantizeProblem final : public Problem {
     Comparison result{0, 0, "none"};
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const std::string& name = outputs_[i].name;
-      const auto equal = [](auto a, auto b) { return a == b; };
+      const auto equal = [](auto a, auto b) { return a == b || (std::isnan(a) && std::isnan(b)); };
       if (name == "qweight") compare_numbers(outputs_[i], got[i], expected.qweight.data(), result, equal);
       if (name == "qzeros") compare_numbers(outputs_[i], got[i], expected.qzeros.data(), result, equal);
       if (name == "scales") compare_numbers(outputs_[i], got[i], expected.scales.data(), result, equal);

@@ -1,6 +1,7 @@
 // Implements the reference of w4_quantize, group by group, as <cubit/w4_quantize.h> defines it.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/parallel.hpp"
 #include "check/w4_quantize/problem.hpp"
@@ -15,10 +16,18 @@ struct Factors {
   int zero = 8;
 };
 
-/// Rounds to the nearest integer, ties to even. NaN becomes 0; a group with a NaN may hold anything.
+/// Rounds to the nearest integer, ties to even. NaN becomes 0.
 int rounded(float value) { return std::isnan(value) ? 0 : static_cast<int>(std::nearbyint(value)); }
 
+/// The factors of a group with an infinity or NaN. Every weight of the group is then stored as 0.
+Factors factors_of_none(const W4Quantize& descriptor) {
+  const int zero = descriptor.fits_zeros() ? descriptor.zero_offset() : 8;
+  return {0x7e00, std::numeric_limits<float>::quiet_NaN(), zero};
+}
+
 Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
+  if (!std::all_of(weights.begin(), weights.end(), [](float weight) { return std::isfinite(weight); }))
+    return factors_of_none(descriptor);
   const auto [least, largest] = std::minmax_element(weights.begin(), weights.end());
   float lowest = std::min(*least, 0.f);
   const float highest = std::max(*largest, 0.f);
@@ -37,6 +46,7 @@ Factors fit(const W4Quantize& descriptor, const std::vector<float>& weights) {
 }
 
 int code_of(float weight, const Factors& factors) {
+  if (std::isnan(factors.scale)) return 0;
   const auto zero = static_cast<float>(factors.zero);
   return rounded(std::clamp(weight / factors.scale, -zero, 15.f - zero)) + factors.zero;
 }
@@ -85,7 +95,7 @@ class Quantiser {
       store_code(group * group_k_ + i, n, code);
       // The product is exact, so the difference is rounded once.
       const float error = std::fabs(weights[i] - static_cast<float>(code - factors.zero) * factors.scale);
-      made_.max_error[at] = std::max(made_.max_error[at], error);
+      made_.max_error[at] = std::isnan(error) ? error : std::max(made_.max_error[at], error);
       squares += double{error} * error;
     }
     made_.rms_error[at] = std::sqrt(squares / static_cast<double>(group_k_));

@@ -63,7 +63,7 @@ double value_at(const Tensor& tensor, std::int64_t index) {
 
 /// Converts a bf16 scale to the fp16 that the kernel reads. bf16 has fewer bits of precision, so the conversion is
 /// exact unless the scale is very small or very large, which is refused: no weight changes its value silently. A scale
-/// that is not finite stays so, and the problem refuses it.
+/// that is not finite stays so.
 std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
   const double scale = value_at(scales, index);
   const std::uint16_t bits = from_float(Element::fp16, static_cast<float>(scale));

@@ -55,7 +55,6 @@ class GemmProblem final : public Problem {
   void check() const;
   void check_packed_weights() const;
   void check_bias() const;
-  void check_scales() const;
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;

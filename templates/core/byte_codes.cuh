@@ -3,6 +3,7 @@
 // PTX ISA: "Data Movement and Conversion Instructions" (cvt to e4m3x2 and e5m2x2).
 #pragma once
 
+#include "core/fp8_halves.cuh"
 #include "core/math.cuh"
 #include "core/reciprocal.cuh"
 #include "core/types.cuh"
@@ -10,7 +11,8 @@
 namespace cubit {
 
 /// Encoding of signed bytes. Interface of an encoding: encode(values) rounds four values; unless kSaturates is true,
-/// the values must round to numbers within ±kLargest. decode(values, word) is the inverse.
+/// the values must round to numbers within ±kLargest. decode(values, word) is the inverse. byte_of_none(x) stands for
+/// an x that is an infinity or NaN.
 struct Int8Code {
   static constexpr float kLargest = 127.f;
   static constexpr bool kSaturates = false;
@@ -21,6 +23,8 @@ struct Int8Code {
     for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(values[i] + kRounder);
     return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
   }
+
+  static __device__ __forceinline__ uint32 byte_of_none(float x) { return x != x ? 0u : x > 0.f ? 0x7fu : 0x81u; }
 
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
     const uint32 biased = word ^ 0x80808080u;  // adds 128 to each byte
@@ -48,14 +52,27 @@ struct Fp8Code {
     }
   }
 
-  /// Places a byte's exponent and fraction in a float that is 2^(127 - kBias) times smaller. Subnormals of the 8-bit
-  /// format thereby become subnormals of float.
+  /// The NaN that both types have.
+  static __device__ __forceinline__ uint32 byte_of_none(float) { return 0x7fu; }
+
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
+    uint32 pairs[2];
+    float larger = 1.f;
+    if constexpr (kExponentBits == 5) {
+      pairs[0] = halves_of_e5m2<0, 1>(word);
+      pairs[1] = halves_of_e5m2<2, 3>(word);
+    } else if constexpr (kConverts) {
+      pairs[0] = converted_halves_of_e4m3<0, 1>(word);
+      pairs[1] = converted_halves_of_e4m3<2, 3>(word);
+    } else {
+      pairs[0] = smaller_halves_of_e4m3<0, 1>(word);
+      pairs[1] = smaller_halves_of_e4m3<2, 3>(word);
+      larger = 256.f;
+    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32 at_top = word << (24 - 8 * i);
-      const uint32 magnitude = (at_top & 0x7f000000u) >> (8 - kExponentBits);
-      values[i] = __uint_as_float((at_top & 0x80000000u) | magnitude) * power_of_two(127 - kBias);
+    for (int i = 0; i < 2; ++i) {
+      values[2 * i] = Pair<Half>::low(pairs[i]) * larger;
+      values[2 * i + 1] = Pair<Half>::high(pairs[i]) * larger;
     }
   }
 

@@ -25,6 +25,29 @@ __device__ __forceinline__ float log2_fast(float x) {
 
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 
+/// The maximum, but NaN if a or b is NaN.
+__device__ __forceinline__ float larger_or_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+  return a;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+
+/// The maximum of two values that are not negative, but NaN if a or b is NaN.
+__device__ __forceinline__ float larger_magnitude_or_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  return larger_or_nan(a, b);
+#else
+  return __uint_as_float(max(__float_as_uint(a), __float_as_uint(b)));  // the bits of NaN compare as the largest
+#endif
+}
+
+__device__ __forceinline__ float quiet_nan() { return __uint_as_float(0x7fc00000u); }
+/// Whether x is neither an infinity nor NaN.
+__device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < __uint_as_float(0x7f800000u); }
+
 /// a + b, rounded toward minus infinity (first function) or toward plus infinity (second function).
 __device__ __forceinline__ float sum_rounded_down(float a, float b) {
   float result;

@@ -53,6 +53,15 @@ struct Pair<Half> {
     asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
+  /// The same, but NaN if a or b is NaN.
+  static __device__ __forceinline__ uint32 smaller_or_nan(uint32 a, uint32 b) {
+    asm("min.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
+  static __device__ __forceinline__ uint32 larger_or_nan(uint32 a, uint32 b) {
+    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
   /// (max(|a0|, |b0|), max(|a1|, |b1|)); both halves of `a` must be non-negative. Of a number and a NaN the result is
   /// the number.
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) {
@@ -124,6 +133,14 @@ struct Pair<Bfloat16> {
   }
   static __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) {
     asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
+  static __device__ __forceinline__ uint32 smaller_or_nan(uint32 a, uint32 b) {
+    asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+    return a;
+  }
+  static __device__ __forceinline__ uint32 larger_or_nan(uint32 a, uint32 b) {
+    asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
     return a;
   }
   static __device__ __forceinline__ uint32 larger_magnitudes(uint32 a, uint32 b) { return larger(a, b & 0x7fff7fffu); }

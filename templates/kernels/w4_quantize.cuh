@@ -19,6 +19,7 @@
 #include "plan.cuh"
 
 #include "core/copies.cuh"
+#include "core/math.cuh"
 #include "core/types.cuh"
 #include "kernels/w4_quantize_arguments.h"
 #include "kv_format/row_lanes.cuh"
@@ -55,7 +56,7 @@ struct Weights {
 #pragma unroll
       for (int i = 0; i < kWordWeights; ++i) {
         lowest[row] = fminf(lowest[row], weights[i]);
-        highest[row] = fmaxf(highest[row], weights[i]);
+        highest[row] = larger_or_nan(highest[row], weights[i]);
       }
     }
   }
@@ -98,7 +99,7 @@ __device__ __forceinline__ int first_held_row(int lane) { return lane % kGroupLa
 __device__ __forceinline__ void fit_rows(W4Factors (&factors)[kThreadRows], float (&lowest)[kThreadRows],
                                          float (&highest)[kThreadRows], int lane) {
   combine_rows(lowest, lane, [](float a, float b) { return fminf(a, b); });
-  combine_rows(highest, lane, [](float a, float b) { return fmaxf(a, b); });
+  combine_rows(highest, lane, [](float a, float b) { return larger_or_nan(a, b); });
   W4Factors held[kHeldRows];
 #pragma unroll
   for (int i = 0; i < kHeldRows; ++i) held[i] = plan::Fit::fit(lowest[i], highest[i]);
@@ -118,6 +119,13 @@ __device__ __forceinline__ void store_factors(const W4QuantizeArguments& args, c
   uint32 scales[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) scales[i] = Pair<Half>::pack(factors[2 * i].scale, factors[2 * i + 1].scale);
+  float sum = 0.f;
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) sum += factors[i].scale;
+  if (sum != sum) {  // a NaN is stored as 0x7e00; the conversion makes 0x7fff
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scales[i] = min(scales[i] & 0xffffu, 0x7e00u) | min(scales[i] >> 16, 0x7e00u) << 16;
+  }
   store_global(args.scales + 2 * (group * args.n + first_n), scales);
   if constexpr (plan::kStoresZeros) {
     uint32 zeros[kThreadRows];
@@ -145,7 +153,8 @@ struct Errors {
     for (int i = 0; i < kHeldRows; ++i) {
       float root;
       asm("sqrt.rn.f32 %0, %1;" : "=f"(root) : "f"(squares[i] / count));
-      if (args.max_error != nullptr) store_global(args.max_error + at + 4 * i, __float_as_uint(largest[i]));
+      const float most = squares[i] == squares[i] ? largest[i] : quiet_nan();
+      if (args.max_error != nullptr) store_global(args.max_error + at + 4 * i, __float_as_uint(most));
       if (args.rms_error != nullptr) store_global(args.rms_error + at + 4 * i, __float_as_uint(root));
     }
   }

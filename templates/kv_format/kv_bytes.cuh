@@ -1,10 +1,8 @@
 // KV number formats of one byte per channel (int8, e4m3, e5m2), with scales in separate tensors: value = scale · byte.
 //
 // Bytes become fp16 operands without rounding, two at a time. A signed byte n plus 128 becomes the low byte of an fp16
-// with the value 1024 + 128 + n, and a subtraction of 1152 leaves n. An e5m2 byte is the upper byte of an fp16. An e4m3
-// byte is converted by an instruction if the architecture has one. Otherwise the byte is also made the upper byte of an
-// fp16, and its exponent and fraction are shifted right by one bit. The fp16 is then 2^8 times smaller than the e4m3
-// number; tensor cores multiply fp16 subnormals exactly.
+// with the value 1024 + 128 + n, and a subtraction of 1152 leaves n. fp8_halves.cuh converts fp8 bytes; tensor cores
+// multiply the fp16 subnormals exactly that may arise.
 //
 // A matrix of ldmatrix is 8 rows × 16 bytes: 16 channels, which form a step. With r = lane / 4 and c = lane % 4, lane
 // (r, c) receives channels 4c … 4c+3 of row r, or after transposition channels 2r and 2r+1 of tokens 2c and 2c+1. The
@@ -25,6 +23,7 @@
 #include "attention/query_operands.cuh"
 #include "attention/query_scale.cuh"
 #include "core/copies.cuh"
+#include "core/fp8_halves.cuh"
 #include "core/mma.cuh"
 #include "core/types.cuh"
 #include "kernels/gqa_decode_arguments.h"
@@ -51,7 +50,7 @@ struct E5m2Operand {
   static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    return __byte_perm(word, 0, 0x0404 + (kHigh << 12) + (kLow << 4));
+    return halves_of_e5m2<kLow, kHigh>(word);
   }
 };
 
@@ -60,28 +59,16 @@ struct E4m3Operand {
   static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    const uint32 upper = E5m2Operand::halves<kLow, kHigh>(word);
-    return (upper & 0x80008000u) | (upper >> 1 & 0x3f803f80u);
+    return smaller_halves_of_e4m3<kLow, kHigh>(word);
   }
 };
 
-/// Conversion with the instruction for two neighbouring bytes, which exists from sm_89 on.
 struct ConvertedE4m3Operand {
   static constexpr float kSmaller = 1.f;
   static __device__ __forceinline__ uint32 prepared(uint32 word) { return word; }
   template <int kLow, int kHigh>
   static __device__ __forceinline__ uint32 halves(uint32 word) {
-    constexpr bool kAreNeighbours = kHigh == kLow + 1;  // otherwise the bytes are 0 and 2, or 1 and 3
-    if constexpr (!kAreNeighbours) word = __byte_perm(word, 0, 0x3120);
-    constexpr bool kUpper = kLow == (kAreNeighbours ? 2 : 1);
-    // A mov splits the word, so that the conversion reads either half in place; a shift would cost an instruction.
-    uint32 result;
-    if constexpr (kUpper) {
-      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high;}" : "=r"(result) : "r"(word));
-    } else {
-      asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low;}" : "=r"(result) : "r"(word));
-    }
-    return result;
+    return converted_halves_of_e4m3<kLow, kHigh>(word);
   }
 };
 

@@ -9,12 +9,13 @@
 //
 // Quantisation of a group, in float: lo and hi are the extremes; q = clamp(round-half-even((x - lo) · 15 / ((hi - lo) +
 // 1e-8)), 0, 15); scale = fp16((hi - lo) / 15); shift = fp16(lo). Scale and shift saturate at ±65504. A shift of zero
-// is stored as +0.
+// is stored as +0. A group with an infinity or NaN gets the scale and the shift NaN (0x7e00), and zeros.
 //
 // Instructions per lane: 9 for the extremes and 2 per halving of the group if the channels come as 16-bit pairs, 14 and
 // 4 if they come as floats; one reciprocal; 6 per channel, of which a division takes two. Interface: see row_16bit.cuh.
 #pragma once
 
+#include "core/math.cuh"
 #include "core/reciprocal.cuh"
 #include "core/types.cuh"
 #include "kv_format/row_lanes.cuh"
@@ -91,6 +92,10 @@ class RowInt4 {
     } else {
       word = nibbles(values, range.lowest, DividedSteps{divisor});
       pair = Pair<Half>::pack(saturated(width / 15.f), saturated(range.lowest));
+      if (!is_finite(range.lowest) || !is_finite(range.highest)) {
+        word = 0;
+        pair = 0x7e007e00u;
+      }
     }
     char* const own = row + kHeaderBytes + 4 * lane;
     char* const header = own - (kHeaderBytes + 4 * lane - 4 * (lane / kGroupLanes));
@@ -115,16 +120,17 @@ class RowInt4 {
   static __device__ __forceinline__ float saturated(float value) { return fminf(fmaxf(value, -kLargest), kLargest); }
 
   /// Extremes of the 16-bit values as loaded, two in an instruction. The extremes are among the values, so the type's
-  /// precision is enough.
+  /// precision is enough. The highest is NaN if one of the values is.
   template <class Source>
   static __device__ __forceinline__ Range range_of_pairs(const uint32 (&words)[4], int lane) {
     using Two = Pair<Source>;
     const uint32 lowest = Two::smaller(Two::smaller(words[0], words[1]), Two::smaller(words[2], words[3]));
-    const uint32 highest = Two::larger(Two::larger(words[0], words[1]), Two::larger(words[2], words[3]));
+    const uint32 highest =
+        Two::larger_or_nan(Two::larger_or_nan(words[0], words[1]), Two::larger_or_nan(words[2], words[3]));
     // Pairs (lowest, -highest): one minimum and one shuffle serve both extremes.
     const uint32 opposite = highest ^ 0x80008000u;
-    uint32 both = Two::smaller(__byte_perm(lowest, opposite, 0x5410), __byte_perm(lowest, opposite, 0x7632));
-    both = over_group<kLanes, kGroupLanes>(both, lane, [](uint32 a, uint32 b) { return Two::smaller(a, b); });
+    uint32 both = Two::smaller_or_nan(__byte_perm(lowest, opposite, 0x5410), __byte_perm(lowest, opposite, 0x7632));
+    both = over_group<kLanes, kGroupLanes>(both, lane, [](uint32 a, uint32 b) { return Two::smaller_or_nan(a, b); });
     return {Two::low(both) + 0.f, -Two::high(both)};  // + 0.f turns -0 into +0
   }
 
@@ -133,10 +139,11 @@ class RowInt4 {
 #pragma unroll
     for (int i = 1; i < kLaneChannels; ++i) {
       range.lowest = fminf(range.lowest, values[i]);
-      range.highest = fmaxf(range.highest, values[i]);
+      range.highest = larger_or_nan(range.highest, values[i]);
     }
     range.lowest = over_group<kLanes, kGroupLanes>(range.lowest, lane, [](float a, float b) { return fminf(a, b); });
-    range.highest = over_group<kLanes, kGroupLanes>(range.highest, lane, [](float a, float b) { return fmaxf(a, b); });
+    range.highest =
+        over_group<kLanes, kGroupLanes>(range.highest, lane, [](float a, float b) { return larger_or_nan(a, b); });
     range.lowest += 0.f;  // turns -0 into +0
     return range;
   }

@@ -8,6 +8,9 @@
 // is x / scale, clamped to ±kLargest, with -0 replaced by +0, and rounded to nearest even. A scale of zero gives zeros.
 // If the kernel does not compute the scales, it reads them.
 //
+// A group with an infinity or NaN gets the scale NaN and zeros. If the scale is read, an infinity or NaN becomes the NaN
+// of fp8; in int8 NaN becomes 0, and an infinity ±127.
+//
 // Instructions per lane: 8 maxima (4 if the channels come as 16-bit pairs), 2 per halving of the group, and one
 // reciprocal. Each channel takes 2 for the division, 2 for a clamp if needed, and the encoding's own instructions: 1,
 // and for int8 a byte's share of 3 for each word.
@@ -86,8 +89,8 @@ class RowSplit {
   static __device__ __forceinline__ float peak_of_group(const float (&values)[kLaneChannels], int lane) {
     float peak = fabsf(values[0]);
 #pragma unroll
-    for (int i = 1; i < kLaneChannels; ++i) peak = fmaxf(peak, fabsf(values[i]));
-    return over_group<kLanes, kGroupLanes>(peak, lane, [](float a, float b) { return fmaxf(a, b); });
+    for (int i = 1; i < kLaneChannels; ++i) peak = larger_magnitude_or_nan(peak, fabsf(values[i]));
+    return over_group<kLanes, kGroupLanes>(peak, lane, [](float a, float b) { return larger_magnitude_or_nan(a, b); });
   }
 
   /// Largest magnitude of the 16-bit values as loaded, two in an instruction. The maximum is one of the values, so the
@@ -97,14 +100,15 @@ class RowSplit {
     using Two = Pair<Source>;
     uint32 peaks = words[0] & 0x7fff7fffu;
 #pragma unroll
-    for (int i = 1; i < 4; ++i) peaks = Two::larger_magnitudes(peaks, words[i]);
-    peaks = Two::larger(peaks, __byte_perm(peaks, peaks, 0x1032));  // from here on both halves are equal
-    peaks = over_group<kLanes, kGroupLanes>(peaks, lane, [](uint32 a, uint32 b) { return Two::larger(a, b); });
+    for (int i = 1; i < 4; ++i) peaks = Two::larger_or_nan(peaks, words[i] & 0x7fff7fffu);
+    peaks = Two::larger_or_nan(peaks, __byte_perm(peaks, peaks, 0x1032));  // from here on both halves are equal
+    peaks = over_group<kLanes, kGroupLanes>(peaks, lane, [](uint32 a, uint32 b) { return Two::larger_or_nan(a, b); });
     return Two::high(peaks);
   }
 
   static __device__ __forceinline__ float scale_of_peak(float peak) {
-    return Scales::rounded(fmaxf(divided_by<static_cast<int>(Code::kLargest)>(peak), 1e-8f));
+    const float scale = Scales::rounded(fmaxf(divided_by<static_cast<int>(Code::kLargest)>(peak), 1e-8f));
+    return is_finite(peak) ? scale : quiet_nan();
   }
 
   static __device__ __forceinline__ void store(char* row, char* own, int lane, const float (&values)[kLaneChannels],
@@ -115,10 +119,28 @@ class RowSplit {
       encode(words, values, Reciprocal(scale));
     } else {
       encode(words, values, QuotientOrZero{scale});
+      if (kMakesScales && scale != scale) words[0] = words[1] = 0;  // the group holds an infinity or NaN
     }
+    if constexpr (!kMakesScales) mark_none(words, values, scale);
     if (stored) store_global<8>(row + 8 * lane, words[0], words[1]);
     if constexpr (kMakesScales) {
       if (stored && lane % kGroupLanes == 0) Scales::store(own, scale);
+    }
+  }
+
+  /// Replaces the bytes of infinities and NaNs; if the scale is NaN, all bytes. A sum that is no number, which it may be
+  /// for large numbers too, is the reason to look at each value.
+  static __device__ __forceinline__ void mark_none(uint32 (&words)[2], const float (&values)[kLaneChannels],
+                                                   float scale) {
+    float sum = scale;
+#pragma unroll
+    for (int i = 0; i < kLaneChannels; ++i) sum += values[i];
+    if (is_finite(sum)) return;
+#pragma unroll
+    for (int i = 0; i < kLaneChannels; ++i) {
+      if (scale == scale && is_finite(values[i])) continue;
+      const uint32 byte = Code::byte_of_none(scale == scale ? values[i] : scale);
+      words[i / 4] = (words[i / 4] & ~(0xffu << (8 * (i % 4)))) | byte << (8 * (i % 4));
     }
   }
 

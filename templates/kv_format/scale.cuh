@@ -7,7 +7,8 @@
 namespace cubit {
 
 /// Loads, stores and rounding of a scale. rounded(scale) is the scale as the type can hold it: saturated to the type's
-/// largest number and rounded to nearest even. The scale that is passed to store() must be a result of rounded().
+/// largest number and rounded to nearest even. The scale that is passed to store() must be a result of rounded(), or
+/// quiet_nan().
 template <class Stored>
 struct Scale;
 
@@ -37,7 +38,8 @@ struct Scale<Half> {
     return Pair<Half>::low(bits);
   }
   static __device__ __forceinline__ void store(char* dst, float scale) {
-    const uint16 bits = static_cast<uint16>(Pair<Half>::pack(scale, 0.f));
+    // A NaN is stored as 0x7e00; the conversion makes 0x7fff.
+    const uint16 bits = static_cast<uint16>(min(Pair<Half>::pack(scale, 0.f), 0x7e00u));
     asm volatile("st.global.b16 [%0], %1;" ::"l"(dst), "h"(bits) : "memory");
   }
 };

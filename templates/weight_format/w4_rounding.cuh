@@ -8,10 +8,14 @@
 //                  -highest · float(1 / 14).
 //   SymmetricFit   scale = fp16(2 · max(highest, -lowest) / 15), zero = 8
 //
+// A group with an infinity or NaN gets the scale NaN and the least zero, and its weights are stored as 0. The highest
+// must be NaN if one of the weights is.
+//
 // A weight w is stored as round(w / scale) + zero, clamped to 0 … 15. All arithmetic is in float, and halves are
 // rounded to even.
 #pragma once
 
+#include "core/math.cuh"
 #include "core/reciprocal.cuh"
 #include "core/types.cuh"
 
@@ -38,6 +42,7 @@ struct AsymmetricFit {
     if constexpr (kLeastZero == 1) lowest = fminf(lowest, -__fmul_rn(highest, 1.f / 14.f));
     const float scale = scale_of(highest - lowest);
     const float steps = fminf(fmaxf(Reciprocal(scale)(-lowest), static_cast<float>(kLeastZero)), 15.f);
+    if (!is_finite(larger_or_nan(highest, -lowest))) return {quiet_nan(), static_cast<float>(kLeastZero), quiet_nan()};
     return {scale, __fsub_rn(__fadd_rn(steps, kRounder), kRounder), 1.f / scale};
   }
 };
@@ -45,6 +50,7 @@ struct AsymmetricFit {
 struct SymmetricFit {
   static __device__ __forceinline__ W4Factors fit(float lowest, float highest) {
     const float scale = scale_of(2.f * fmaxf(highest, -lowest));
+    if (!is_finite(larger_or_nan(highest, -lowest))) return {quiet_nan(), 8.f, quiet_nan()};
     return {scale, 8.f, 1.f / scale};
   }
 };

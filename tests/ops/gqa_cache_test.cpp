@@ -127,12 +127,6 @@ TEST(GqaPages, TokensInPagesThatAreNoneAreRefused) {
       "F32",
       [](PagedCase& c) { c.tensors.erase(c.tensors.begin() + 5); });
   refused("lengths[0] = 5: the cache holds 4 tokens", [](PagedCase& c) { c.lengths[0] = 5; });
-  refused("key_scale[0] = inf: no number of its rows would be one; accepted: finite scales",
-          [](PagedCase& c) { c.scale[0] = std::numeric_limits<float>::infinity(); });
-  refused("value_scale[0] = nan: no number of its rows would be one", [](PagedCase& c) {
-    static float none = std::numeric_limits<float>::quiet_NaN();
-    c.tensors[5].data = &none;
-  });
   refused("tensor page_table [2]: it must have the dimensions [batch, pages of a sequence]",
           [](PagedCase& c) { c.tensors.back().shape = {2}; });
   PagedCase unused;

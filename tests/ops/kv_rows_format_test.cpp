@@ -110,31 +110,44 @@ TEST(KvRowsFormat, GivenScalesClampAndAZeroScaleGivesZeros) {
   EXPECT_EQ(tiny.scales, std::vector<char>(2, 0));
 }
 
-/// A kernel may store anything for NaN and infinity. The reference always stores the same bytes.
-TEST(KvRowsFormat, WhatIsNoNumberIsZeroOrNoNumber) {
-  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const std::vector<char> one = bytes_of(1.f);
-  std::vector<float> row(64, 1.f);
-  row[0] = kNaN;
-  row[1] = -kNaN;
-  for (const KvScales scales : {KvScales::head, KvScales::tensor}) {
-    EXPECT_EQ(quantised({64, KvFormat::int8_split, 1, scales}, row, one).bytes[0], 0);
-    for (const KvFormat kv : {KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
-      const auto made = quantised({64, kv, 1, scales}, row, one);
-      EXPECT_EQ(made.bytes[0], 0x7f);
-      EXPECT_EQ(made.bytes[1], 0x7f);
+constexpr float kNanFloat = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfiniteFloat = std::numeric_limits<float>::infinity();
+
+/// A scale that is written is NaN for a group with an infinity or NaN, and the group's bytes are 0.
+TEST(KvRowsFormat, AGroupWithAnInfinityOrNanHasTheScaleNan) {
+  const std::vector<char> nan32 = {0, 0, '\xc0', 0x7f};
+  const std::vector<char> nan16 = {0, 0x7e};
+  for (const float none : {kNanFloat, -kNanFloat, kInfiniteFloat, -kInfiniteFloat}) {
+    std::vector<float> row(64, 1.f);
+    row[40] = none;
+    for (const KvFormat kv : {KvFormat::int8_split, KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
+      const auto made = quantised({64, kv, 1}, row);
+      EXPECT_EQ(made.bytes, std::vector<char>(64, 0)) << none;
+      EXPECT_EQ(made.scales, nan32) << none;
+      const auto halves = quantised({64, kv, 2, KvScales::group, ScaleType::fp16}, row);
+      EXPECT_EQ(std::vector<char>(halves.bytes.begin() + 32, halves.bytes.end()), std::vector<char>(32, 0)) << none;
+      EXPECT_NE(halves.bytes[0], 0);
+      EXPECT_EQ(std::vector<char>(halves.scales.begin() + 2, halves.scales.end()), nan16) << none;
     }
+    const std::vector<char> made = quantised({64, KvFormat::int4_rows, 1}, row).bytes;
+    EXPECT_EQ(std::vector<char>(made.begin(), made.begin() + 4), (std::vector<char>{0, 0x7e, 0, 0x7e})) << none;
+    EXPECT_EQ(std::vector<char>(made.begin() + 4, made.end()), std::vector<char>(32, 0)) << none;
   }
-  // Infinity divided by a scale of infinity is NaN.
-  std::fill(row.begin(), row.begin() + 2, kInfinity);
-  EXPECT_EQ(quantised({64, KvFormat::int8_split}, row).bytes, std::vector<char>(64, 0));
-  EXPECT_EQ(quantised({64, KvFormat::fp8_e4m3}, row).bytes[0], 0x7f);
-  for (const float value : {kNaN, kInfinity, -kInfinity}) {
-    const kv_cache::RowFormat format{64, KvFormat::int4_rows, 1};
-    const std::vector<char> made = quantised(format, std::vector<float>(64, value)).bytes;
-    EXPECT_EQ(std::vector<char>(made.begin() + 4, made.end()), std::vector<char>(32, 0)) << value;
+}
+
+/// A scale that is only read cannot become NaN. fp8 has a NaN of its own, and int8 has none.
+TEST(KvRowsFormat, AnInfinityOrNanBesideAScaleThatIsRead) {
+  std::vector<float> row(64, 1.f);
+  std::copy_n(std::vector{kNanFloat, -kNanFloat, kInfiniteFloat, -kInfiniteFloat}.begin(), 4, row.begin());
+  for (const KvFormat kv : {KvFormat::fp8_e4m3, KvFormat::fp8_e5m2}) {
+    const auto made = quantised({64, kv, 1, KvScales::tensor}, row, bytes_of(1.f));
+    EXPECT_EQ(std::vector<char>(made.bytes.begin(), made.bytes.begin() + 4), std::vector<char>(4, 0x7f));
+    EXPECT_EQ(quantised({64, kv, 1, KvScales::tensor}, row, bytes_of(kNanFloat)).bytes, std::vector<char>(64, 0x7f));
   }
+  const auto made = quantised({64, KvFormat::int8_split, 1, KvScales::tensor}, row, bytes_of(1.f));
+  EXPECT_EQ(std::vector<char>(made.bytes.begin(), made.bytes.begin() + 4), (std::vector<char>{0, 0, 127, -127}));
+  EXPECT_EQ(quantised({64, KvFormat::int8_split, 1, KvScales::tensor}, row, bytes_of(kNanFloat)).bytes,
+            std::vector<char>(64, 0));
 }
 
 // OCP 8-bit Floating Point Specification, table 1: e4m3 has exponents -6 … 8 and no infinity, e5m2 -14 … 15.

@@ -144,14 +144,15 @@ TEST(GemmTensors, ScalesOfBf16AreTakenWhereTheyStayWhatTheyAre) {
   }
 }
 
-TEST(GemmTensors, ScalesAreFinite) {
+/// w4_quantize writes the scale NaN for a group with an infinity or NaN, and the product shows it.
+TEST(GemmTensors, ScalesMayBeNan) {
   Case one({.group_size = kGroup});
   one.plain.scale[1][5] = 0x7c00;
-  EXPECT_EQ(refusal_of(one), "scales[1, 5] = inf: no weight of its group would be a number; accepted: finite scales");
+  EXPECT_EQ(refusal_of(one), "accepted");
   std::vector<std::uint16_t> scales(kK / kGroup * kN, 0x7fc0);  // NaN in bf16
   one.tensors[1].type = "BF16";
   one.tensors[1].data = scales.data();
-  EXPECT_EQ(refusal_of(one), "scales[0, 0] = nan: no weight of its group would be a number; accepted: finite scales");
+  EXPECT_EQ(refusal_of(one), "accepted");
   std::vector<float> floats(kK / kGroup * kN, 1);
   one.tensors[1].type = "F32";
   one.tensors[1].data = floats.data();

@@ -33,7 +33,7 @@ Examples:
       folder; leave --layer out if the tensors' names have no layer, as in the output of w4_quantize
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
       compares with the double-precision reference; exit code 1 if the error is over the tolerance; a NaN is an
-      infinite error, except for w4a16_gemm where the reference is NaN too
+      infinite error, except where the reference is NaN too
   cubit run gqa_decode:heads_per_kv=8 --random batch=1 --device cpu --arch sm_120 --check-memory --counters
       executes the PTX of sm_120 on the CPU; finds races and reads of unwritten memory; counts bank conflicts and
       sectors

@@ -7,8 +7,9 @@
  * numbers in the cache mean: see <cubit/gqa_decode.hpp>. Outputs are within 1e-3 of a double-precision reference, or
  * 3e-3 if the output or the cache is bf16 (docs/operators/gqa_decode.md#accuracy). This requires that values times
  * their scales are below 2^100, and that a value's scale, of a row or a group, is 0 or at least 2^-80; smaller scales
- * may become 0. If a query, or a row that a query sees, has an infinity or NaN, the outputs of its heads may be
- * anything.
+ * may become 0. A byte or scale of the cache that is NaN is read as NaN on every architecture: a NaN in a row of keys
+ * that a query sees makes the outputs of its heads NaN, and a NaN among a row's values makes their channel NaN. With
+ * infinities in queries or in the cache outputs may be infinite or NaN.
  *
  * query_tokens = S > 1: query and output are [batch, S, heads, head_dim], lse is [batch, S, heads]. The query tokens
  * are the last S of a sequence, whose keys and values are in the cache: token s stands at position lengths[b] - S + s.
@@ -76,8 +77,7 @@ typedef struct cubit_gqa_decode_arguments {
   int64_t page_table_stride; /* cache=paged: from sequence to sequence */
   int32_t page_size;         /* cache=paged: tokens of a page, 1 to 256; else 0. For int4_rows with small pages on sm_90
                               * family=sm80 is faster: see cubit_suggest */
-  cubit_kv_scales scales;    /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read. A scale
-                              * or a byte that is an infinity or NaN gives anything */
+  cubit_kv_scales scales;    /* of int8_split, fp8_e4m3 and fp8_e5m2 caches: see <cubit/kv_cache.h>; only read */
   int64_t query_token_stride;   /* query_tokens > 1: from query token to query token; else not read */
   int64_t output_token_stride;  /* query_tokens > 1: from query token to query token; else not read */
   const int32_t* mask;          /* mask=tree: [batch, query_tokens] words, else NULL. If bit j of word s is set, query

@@ -13,9 +13,13 @@
  *
  * Rotation is computed in float, and each operation is rounded by itself. A pair of channels (x, y) becomes
  * (x cos - y sin, y cos + x sin), with the cosine and sine of the token's position and the pair's number. The result
- * stays in float and is rounded once, when it is stored. If one of the values that share a scale is an infinity or NaN,
- * all values of that scale may become anything. This also holds for a group of int4_rows whose largest value less its
- * smallest value exceeds the largest float.
+ * stays in float and is rounded once, when it is stored.
+ *
+ * An infinity or NaN stays visible. If the kernel writes the scale of a group of values, and one of them is an infinity
+ * or NaN, that scale (int4_rows: scale and shift) is NaN, 0x7fc00000 or 0x7e00, and the group's bytes are 0. If the
+ * kernel only reads the scale, fp8 stores NaN (0x7f) for an infinity or NaN; int8_split, which has no NaN, stores 0 for
+ * NaN and -127 or 127 for an infinity. A NaN scale that is read gives NaN in fp8 and 0 in int8_split. A group of
+ * int4_rows of finite values whose largest value less its smallest value exceeds the largest float may become anything.
  *
  * int8_split, fp8_e4m3 and fp8_e5m2 are computed in float. A scale is max(largest |x| / m, 1e-8) with m = 127, 448 or
  * 57344, rounded to the scale's type (fp16 saturates to 65504). The quotient x / scale is rounded, -0 becomes +0, and

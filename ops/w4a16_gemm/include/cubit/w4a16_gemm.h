@@ -50,7 +50,7 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* activations;   /* [m, k] */
   const void* qweight;       /* int32 words of the format, for k x n weights; NULL for format=dense */
   const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric, dense */
-  const void* scales;        /* fp16 [k / group size, n], finite; NULL for format=dense */
+  const void* scales;        /* fp16 [k / group size, n]; NULL for format=dense */
   const int32_t* g_idx;      /* activation_order=true: [k] group of each k, clamped to the groups; else not used */
   const void* bias;          /* [n] if the descriptor has a bias, else NULL */
   const void* residual;      /* as output if the descriptor has a residual, else NULL; may be the output */
