@@ -47,7 +47,7 @@ class GemmArguments(ctypes.Structure):
                 *((name, ctypes.c_void_p) for name in ("activations", "qweight", "qzeros", "scales", "g_idx", "bias",
                                                        "residual", "output")),
                 *((name, ctypes.c_int64) for name in ("activation_stride", "residual_stride", "output_stride")),
-                *((name, ctypes.c_int32) for name in ("m", "n", "k", "decomposition", "splits", "reserved")),
+                *((name, ctypes.c_int32) for name in ("m", "n", "k", "decomposition", "splits", "groups")),
                 ("weight", ctypes.c_void_p), ("weight_stride", ctypes.c_int64)]
 
 

@@ -27,7 +27,7 @@ Number number_at(const Tensor& tensor, std::int64_t index) {
 /// Checks a g_idx that the descriptor does not take. Checkpoints without activation order often store g_idx anyway: it
 /// must then be k / group_size, and it is not copied.
 void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::int64_t k) {
-  check_group_numbers(descriptor, tensor, k);
+  check_group_numbers(tensor, k, groups_of(descriptor, static_cast<int>(k)));
   W4a16Gemm ordered = descriptor;
   ordered.activation_order = true;
   for (std::int64_t i = 0; i < k; ++i) {
@@ -153,15 +153,14 @@ std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
   return names;
 }
 
-void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::int64_t k) {
+void check_group_numbers(const Tensor& order, std::int64_t k, std::int64_t groups) {
   if (order.type != "I32" || order.shape != std::vector<std::int64_t>{k})
     reject(fmt::format("{} of type {}", shape_text(order), order.type), fmt::format("it must be I32 [{}]", k));
-  const int count = groups_of(descriptor, static_cast<int>(k));
   for (std::int64_t i = 0; i < k; ++i) {
     const auto group = number_at<std::int32_t>(order, i);
-    if (group >= 0 && group < count) continue;
-    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("there are {} groups", count),
-           fmt::format("accepted: 0 to {}", count - 1));
+    if (group >= 0 && group < groups) continue;
+    reject(fmt::format("g_idx[{}] = {}", i, group), fmt::format("there are {} groups", groups),
+           fmt::format("accepted: 0 to {}", groups - 1));
   }
 }
 

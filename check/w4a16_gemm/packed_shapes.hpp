@@ -19,7 +19,8 @@ struct PackedShapes {
 /// Refuses words of another format or of another number of bits. Other wrong shapes are left to the check of shapes.
 void check_looks(const W4a16Gemm& descriptor, const PackedShapes& packed);
 
-/// Refuses another number of groups than the descriptor has. The shapes alone do not say which size is wrong, so the
+/// Refuses another number of groups than the descriptor has; with activation order a layer has any number of groups,
+/// because a slice of k has all groups of the layer. The shapes alone do not say which size is wrong, so the
 /// error says what is inconsistent and asks for no other group size.
 void check_group_size(const W4a16Gemm& descriptor, const PackedShapes& packed);
 

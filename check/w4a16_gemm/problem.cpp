@@ -89,7 +89,7 @@ void GemmProblem::check() const {
 }
 
 void GemmProblem::check_packed_weights() const {
-  const std::int64_t groups = groups_of(descriptor_, k());
+  const std::int64_t groups = scales().shape[0];
   const bool by_n = descriptor_.format == W4Format::awq;
   const int in_word = word_weights(descriptor_);
   check_shape("scales", "F16", {groups, n()});
@@ -108,7 +108,7 @@ void GemmProblem::check_bias() const {
 }
 
 void GemmProblem::check_order() const {
-  if (const Tensor* const order = find("g_idx")) check_group_numbers(descriptor_, *order, k());
+  if (const Tensor* const order = find("g_idx")) check_group_numbers(*order, k(), scales().shape[0]);
 }
 
 std::size_t GemmProblem::bytes_read() const {
@@ -144,6 +144,7 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
   arguments.m = m();
   arguments.n = n();
   arguments.k = k();
+  if (descriptor_.activation_order) arguments.groups = static_cast<std::int32_t>(scales().shape[0]);
   arguments.decomposition = numbers_.decomposition;
   arguments.splits = numbers_.splits;
   return bytes_of_struct(arguments);

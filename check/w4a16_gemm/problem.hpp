@@ -28,8 +28,8 @@ std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
 /// with tile_n and family left out; else `otherwise`.
 std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const std::string& otherwise);
 
-/// Checks that `order` holds the number of an existing group for every k. Throws Failure(invalid_argument).
-void check_group_numbers(const W4a16Gemm& descriptor, const Tensor& order, std::int64_t k);
+/// Checks that `order` holds the number of one of `groups` groups for every k. Throws Failure(invalid_argument).
+void check_group_numbers(const Tensor& order, std::int64_t k, std::int64_t groups);
 
 class GemmProblem final : public Problem {
  public:

@@ -65,6 +65,7 @@ PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLau
   result.qzeros = weights.zeros;
   result.scales = weights.scales;
   result.g_idx = static_cast<const unsigned*>(weights.group_of_k);
+  result.groups = weights.groups;
   result.bias = problem.bias;
   result.residual = problem.residual;
   result.output = problem.output;

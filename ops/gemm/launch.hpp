@@ -27,6 +27,7 @@ struct WeightTensors {
   const void* scales = nullptr;
   const void* zeros = nullptr;
   const void* group_of_k = nullptr;                 ///< the group of each k, if groups are indexed
+  int groups = 0;                                   ///< rows of scales and zeros, if groups are indexed
   std::optional<runtime::TensorMap> word_map = {};  ///< for families that copy weights in boxes
   std::optional<runtime::TensorMap> scale_map = {};
 };

@@ -54,6 +54,9 @@ ArgumentTable make_table() {
                      .optional("0, cubit decides"));
   list.push_back(number("splits", "int32", CUBIT_MEMBER(splits), "split-K factor, for tuning, at most 256")
                      .optional("0, cubit decides"));
+  list.push_back(number("groups", "int32", CUBIT_MEMBER(groups),
+                        "activation_order=true: rows of scales and qzeros, which a slice of k shares with the layer")
+                     .optional("0, k / group_size"));
   return {"cubit_w4a16_gemm_arguments", sizeof(Struct), std::move(list)};
 }
 

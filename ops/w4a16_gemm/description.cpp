@@ -54,7 +54,8 @@ gemm::WeightTensors weight_tensors(const W4a16Gemm& descriptor, const gemm::Bloc
   gemm::WeightTensors tensors{.words = descriptor.is_dense() ? arguments.weight : arguments.qweight,
                               .scales = arguments.scales,
                               .zeros = arguments.qzeros,
-                              .group_of_k = arguments.g_idx};
+                              .group_of_k = arguments.g_idx,
+                              .groups = arguments.groups > 0 ? arguments.groups : groups_of(descriptor, arguments.k)};
   const gemm::StageTiles& tiles = block.tiles;
   if (tiles.words.part_bytes != 0) tensors.word_map = map_of_weights(descriptor, tiles.words, arguments);
   if (tiles.scales.part_bytes != 0) {

@@ -10,6 +10,7 @@ namespace cubit {
 struct PackedGemmArguments : GemmArguments {
   const void* qzeros;     // [k / group, n / 8] words, for 8 bits n / 4; not read if zeros are not stored
   const unsigned* g_idx;  // [k] group of each k; read only with activation order
+  int groups;             // rows of scales and zeros; read only with activation order
 };
 
 }  // namespace cubit

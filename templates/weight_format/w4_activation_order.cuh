@@ -47,7 +47,7 @@ struct OrderedFactors {
 
 /// `Packed`: the weight operand without activation order. As in its activations, pair j holds weights (j, j + 4) of
 /// 4-bit words, and weights (2j, 2j + 1) of 8-bit words.
-template <class Element, class Packed, int kGroup, bool kStoredZeros, int kZeroOffset>
+template <class Element, class Packed, bool kStoredZeros, int kZeroOffset>
 struct OrderedWords : Packed {
   using Words = typename Packed::Words;
   static constexpr bool kDequantises = true;
@@ -67,11 +67,10 @@ struct OrderedWords : Packed {
   static __device__ __forceinline__ void load_groups(Groups& groups, const PackedGemmArguments& args, int stage,
                                                      int step) {
     const int row = stage * (gemm_lanes::kStageK / 8) + gemm_lanes::words_by_k(lane_index(), 0, step).row;
-    const int count = args.k / kGroup;
     uint32 words[8] = {};
     if (8 * row < args.k) load_global<8, 16>(words, args.g_idx + 8 * static_cast<int64>(row));
 #pragma unroll
-    for (int i = 0; i < 8; ++i) groups.of[i] = static_cast<int>(min(words[i], static_cast<uint32>(count - 1)));
+    for (int i = 0; i < 8; ++i) groups.of[i] = static_cast<int>(min(words[i], static_cast<uint32>(args.groups - 1)));
   }
 
   static __device__ __forceinline__ void dequantise(uint32 (&terms)[kTerms][4][4], const Words& words,

@@ -143,6 +143,19 @@ class Files(unittest.TestCase):
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
         self.expect(self.run_file(f"w4a16_gemm:group_size=32,{TILES},activation_order=true", content), layer.product())
 
+    def test_a_row_parallel_slice_with_activation_order(self):
+        layer, first, last = Layer(18), 32, 64
+        random.Random(19).shuffle(layer.groups)
+        whole = layer.gptq(stored_less=1)
+        content = {"scales": whole["scales"], "qzeros": whole["qzeros"],
+                   "qweight": ("I32", [(last - first) // 8, N], whole["qweight"][2][first // 8 * N * 4:last // 8 * N * 4]),
+                   "g_idx": ("I32", [last - first], struct.pack(f"<{last - first}i", *layer.groups[first:last])),
+                   "activations": ("F16", [M, last - first], halves([x for row in layer.activations for x in row[first:last]]))}
+        for row in layer.activations:
+            row[:first], row[last:] = [0] * first, [0] * (K - last)
+        for fields in [f"w4a16_gemm:group_size=32,{TILES},activation_order=true", "w4a16_gemm:group_size=32,activation_order=true"]:
+            self.expect(self.run_file(fields, content), layer.product())
+
     def test_gptq_of_bytes(self):
         layer = Layer(14, zeros=[1, 100, 128, 256], bits=8)  # 256 is stored as 255
         self.expect(self.run_file(f"w4a16_gemm:bits=8,group_size=32,{TILES}", layer.gptq(stored_less=1)), layer.product())
@@ -320,7 +333,7 @@ class Files(unittest.TestCase):
         twice = dict(files, **{"in.safetensors": safetensors(Layer(11).common())})
         self.assertIn("tensor scales: is both in --input and", self.refusal(twice, *options, name))
         missing = {path: data for path, data in files.items() if "00002" not in path}
-        self.assertIn("model-00002-of-00003.safetensors: cannot be read", self.refusal(missing, *options, name))
+        self.assertIn("model-00002-of-00003.safetensors: does not exist, although the index", self.refusal(missing, *options, name))
         files["model-00002-of-00003.safetensors"] = files["model-00003-of-00003.safetensors"]
         self.assertIn(f'has no tensor "{name}.qweight", although the index names it',
                       self.refusal(files, *options, name))

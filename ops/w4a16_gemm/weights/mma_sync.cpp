@@ -74,8 +74,7 @@ gemm::Role role_of(const W4a16Gemm& descriptor) {
   gemm::Role packed = role_of_packed(descriptor);
   if (!descriptor.activation_order) return packed;
   return {"weight_format/w4_activation_order.cuh",
-          fmt::format("cubit::OrderedWords<Element, {}, kGroup, kStoredZeros, kZeroOffset>", packed.type),
-          packed.header};
+          fmt::format("cubit::OrderedWords<Element, {}, kStoredZeros, kZeroOffset>", packed.type), packed.header};
 }
 
 /// The compiler spilled with four tiles of 32 rows of bytes, and with two tiles of awq's groups of 32 in bf16, whose

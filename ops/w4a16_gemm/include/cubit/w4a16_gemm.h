@@ -65,7 +65,8 @@ typedef struct cubit_w4a16_gemm_arguments {
                           * least 1, at most 2^30 */
   int32_t decomposition;     /* a cubit_w4a16_decomposition */
   int32_t splits;     /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
-  int32_t reserved;   /* 0 */
+  int32_t groups;     /* activation_order=true: rows of scales and of qzeros; 0: k / group size. A slice of the input
+                       * features of a layer has the groups of all of the layer, and g_idx names any of them. Else 0 */
   const void* weight; /* [n, k] for format=dense, else NULL; the type of the activations */
   int64_t weight_stride; /* for format=dense at least k, or 0: rows are contiguous; else 0 */
 } cubit_w4a16_gemm_arguments;
