@@ -4,10 +4,12 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "check/gate_quantize/problem.hpp"
 #include "check/gqa_decode/problem.hpp"
 #include "check/kv_append/problem.hpp"
 #include "check/kv_gather/problem.hpp"
 #include "check/merge/problem.hpp"
+#include "check/norm_quantize/problem.hpp"
 #include "check/problem.hpp"
 #include "check/quantize/problem.hpp"
 #include "check/stream_buffer.hpp"
@@ -23,6 +25,8 @@ std::vector<Row> none() {
 }
 
 constexpr OperatorProblems kTable[] = {
+    {"gate_quantize", gate_quantize::random_help, gate_quantize::bench_cases, none<Decomposition>,
+     gate_quantize::make_problem, gate_quantize::make_random_problem},
     {"gqa_decode", gqa_decode::random_help, gqa_decode::bench_cases, none<Decomposition>, gqa_decode::make_problem,
      gqa_decode::make_random_problem, gqa_decode::fit},
     {"kv_append", kv_append::random_help, kv_append::bench_cases, none<Decomposition>, kv_append::make_problem,
@@ -31,6 +35,8 @@ constexpr OperatorProblems kTable[] = {
      kv_gather::make_random_problem},
     {"merge", merge::random_help, merge::bench_cases, none<Decomposition>, merge::make_problem,
      merge::make_random_problem},
+    {"norm_quantize", norm_quantize::random_help, norm_quantize::bench_cases, none<Decomposition>,
+     norm_quantize::make_problem, norm_quantize::make_random_problem},
     {"quantize", quantize::random_help, quantize::bench_cases, none<Decomposition>, quantize::make_problem,
      quantize::make_random_problem},
     {"stream_copy", stream_random_help, none<BenchCase>, none<Decomposition>, make_stream_copy_problem,

@@ -4,10 +4,12 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/merge/merge.hpp"
+#include "ops/norm_quantize/norm_quantize.hpp"
 #include "ops/operator.hpp"
 #include "ops/quantize/quantize.hpp"
 #include "ops/stream_copy/stream_copy.hpp"
@@ -19,9 +21,9 @@ namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
   static const std::array table = {
-      &gqa_decode_operator(),  &kv_append_operator(),   &kv_gather_operator(),
-      &merge_operator(),       &quantize_operator(),    &stream_copy_operator(),
-      &stream_read_operator(), &w4_quantize_operator(), &w4a16_gemm_operator(),
+      &gate_quantize_operator(), &gqa_decode_operator(),    &kv_append_operator(),  &kv_gather_operator(),
+      &merge_operator(),         &norm_quantize_operator(), &quantize_operator(),   &stream_copy_operator(),
+      &stream_read_operator(),   &w4_quantize_operator(),   &w4a16_gemm_operator(),
   };
   return table;
 }

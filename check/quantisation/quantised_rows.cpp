@@ -85,11 +85,13 @@ QuantisedRow quantise(const RowQuantisation& quantisation, std::span<const float
 }
 
 std::vector<Tensor> ResultShape::tensors() const {
-  const char* const type = quantisation.output == Quantised::int8 ? "I8" : "F8_E4M3";
+  const std::string_view type = quantisation.output == Quantised::none   ? element_type(element)
+                                : quantisation.output == Quantised::int8 ? "I8"
+                                                                         : "F8_E4M3";
   std::vector<std::int64_t> shape = {rows, columns};
   if (quantisation.layout == RowLayout::col32) shape = {columns / kBlock, rows, kBlock};
   std::vector<Tensor> list = {dense("output", type, std::move(shape), nullptr)};
-  if (quantisation.scale == ScaleScope::token) list.push_back(dense("scales", "F32", {rows}, nullptr));
+  if (quantisation.writes_scales()) list.push_back(dense("scales", "F32", {rows}, nullptr));
   if (quantisation.has_zero_points()) list.push_back(dense("zero_points", "I32", {rows}, nullptr));
   return list;
 }
@@ -103,6 +105,10 @@ ResultView::ResultView(const ResultShape& shape, std::span<const void* const> go
     : shape_(shape), bytes_(static_cast<const std::uint8_t*>(got[0])), given_scale_(given_scale) {
   if (got.size() > 1) scales_ = static_cast<const float*>(got[1]);
   if (got.size() > 2) zero_points_ = static_cast<const std::int32_t*>(got[2]);
+}
+
+double ResultView::unquantised(std::int64_t row, std::int64_t column) const {
+  return load_value(shape_.element, reinterpret_cast<const char*>(bytes_), row * shape_.columns + column);
 }
 
 std::uint8_t ResultView::byte(std::int64_t row, std::int64_t column) const { return bytes_[shape_.place(row, column)]; }

@@ -30,6 +30,7 @@ struct ResultShape {
   RowQuantisation quantisation;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
+  Element element = Element::fp16;  ///< type of an unquantised result
 
   /// output, scales and zero_points, as far as the launch writes them.
   std::vector<Tensor> tensors() const;
@@ -43,6 +44,8 @@ class ResultView {
   /// `got`: the data of the tensors in the order of ResultShape::tensors().
   ResultView(const ResultShape& shape, std::span<const void* const> got, float given_scale);
   std::uint8_t byte(std::int64_t row, std::int64_t column) const;
+  /// A value of an unquantised result.
+  double unquantised(std::int64_t row, std::int64_t column) const;
   float scale(std::int64_t row) const { return scales_ == nullptr ? given_scale_ : scales_[row]; }
   int zero_point(std::int64_t row) const { return zero_points_ == nullptr ? 0 : zero_points_[row]; }
   /// The number of bytes, scales and zero points of the row that differ from `expected`. NaN equals NaN of equal bits.

@@ -16,6 +16,7 @@ ArgumentMember nested(std::string_view name, std::size_t offset, const ArgumentM
 }
 
 std::string scaling_type(const RowQuantisation& quantisation) {
+  if (quantisation.output == Quantised::none) return "cubit::Unquantised";
   if (quantisation.has_zero_points()) return "cubit::RowScaleAndZero";
   const std::string_view code =
       quantisation.output == Quantised::int8 ? "cubit::Int8Code" : "cubit::Fp8Code<4, kConvertsFp8>";
@@ -25,10 +26,15 @@ std::string scaling_type(const RowQuantisation& quantisation) {
 }  // namespace
 
 void check_fields(const RowQuantisation& quantisation, std::string_view text) {
-  if (!quantisation.has_zero_points()) return;
-  const auto reject = [&](const char* rule, const char* remedy) {
+  const auto reject = [&](const std::string& rule, const char* remedy) {
     throw Failure(Status::invalid_argument, fmt::format("descriptor \"{}\"", text), rule, remedy);
   };
+  for (const char* const field : {"scale", "scheme", "layout"}) {
+    if (quantisation.output == Quantised::none && gives_field(text, field))
+      reject(fmt::format("the field {} does not apply to output=unquantised, which stores 16-bit rows", field),
+             "leave it out or ask for output=int8 or output=fp8_e4m3");
+  }
+  if (!quantisation.has_zero_points()) return;
   if (quantisation.output != Quantised::int8)
     reject("scheme=asymmetric needs the integers of output=int8", "leave scheme out or ask for output=int8");
   if (quantisation.scale != ScaleScope::token)
@@ -36,17 +42,18 @@ void check_fields(const RowQuantisation& quantisation, std::string_view text) {
            "leave scheme out or ask for scale=token");
 }
 
-void add_result(std::vector<Argument>& arguments, std::size_t offset) {
+void add_result(std::vector<Argument>& arguments, std::size_t offset, bool is_always_quantised) {
   using Struct = cubit_quantised_rows;
+  const char* const types = is_always_quantised ? "I8, F8_E4M3" : "I8, F8_E4M3, F16, BF16";
   arguments.push_back(
-      output("output", "I8, F8_E4M3", {{"layout=row", "[rows, columns]"}, {"layout=col32", "[columns / 32, rows, 32]"}},
-             nested("result.output", offset, CUBIT_MEMBER(output)), "quantised rows; the type follows output"));
+      output("output", types, {{"layout=row", "[rows, columns]"}, {"layout=col32", "[columns / 32, rows, 32]"}},
+             nested("result.output", offset, CUBIT_MEMBER(output)), "the result; the type follows output"));
   arguments.push_back(input("scale", "F32", shape("[1]"), nested("result.scale", offset, CUBIT_MEMBER(scale)),
                             "the scale of all rows, from 2^-100 to 2^100")
-                          .with("scale=tensor"));
+                          .with("output=!unquantised,scale=tensor"));
   arguments.push_back(output("scales", "F32", shape("[rows]"), nested("result.scales", offset, CUBIT_MEMBER(scales)),
                              "scale of each row; NaN if the row has a value that is not finite")
-                          .with("scale=token"));
+                          .with("output=!unquantised,scale=token"));
   arguments.push_back(output("zero_points", "I32", shape("[rows]"),
                              nested("result.zero_points", offset, CUBIT_MEMBER(zero_points)),
                              "code that stands for 0 in each row, from -128 to 127")
@@ -54,14 +61,15 @@ void add_result(std::vector<Argument>& arguments, std::size_t offset) {
 }
 
 void add_roles(codegen::PlanHeader& header, const RowQuantisation& quantisation,
-               const codegen::Architecture& architecture) {
+               const codegen::Architecture& architecture, int most_threads) {
   header.include("quantisation/row_layouts.cuh").include("quantisation/scaling.cuh");
-  header.constant("kMostThreads", kMostThreads).flag("kConvertsFp8", architecture.fp8_conversion);
+  header.constant("kMostThreads", most_threads).flag("kConvertsFp8", architecture.fp8_conversion);
   header.alias("Scaling", scaling_type(quantisation));
   header.alias("Layout", quantisation.layout == RowLayout::row ? "cubit::RowMajor" : "cubit::Col32");
 }
 
 std::vector<Decision> result_decisions(const RowQuantisation& quantisation, const codegen::Architecture& architecture) {
+  if (quantisation.output == Quantised::none) return {{"scale", "none", "the descriptor has output=unquantised"}};
   const bool is_given = quantisation.scale == ScaleScope::tensor;
   std::vector<Decision> decisions = {
       {"scale",
@@ -88,7 +96,8 @@ int column_multiple(const RowQuantisation& quantisation) {
 
 void check_result(const RowQuantisation& quantisation, const cubit_quantised_rows& result, std::int64_t rows,
                   std::int64_t columns) {
-  require_alignment("result.output", result.output, &result.output_stride, 1, 1, kVectorColumns);
+  const int element_bytes = quantisation.output == Quantised::none ? 2 : 1;
+  require_alignment("result.output", result.output, &result.output_stride, 1, element_bytes, 16);
   require_alignment("result.scale", result.scale, nullptr, 0, 1, 4, "align it");
   require_alignment("result.scales", result.scales, nullptr, 0, 1, 4, "align it");
   require_alignment("result.zero_points", result.zero_points, nullptr, 0, 1, 4, "align it");
@@ -98,9 +107,11 @@ void check_result(const RowQuantisation& quantisation, const cubit_quantised_row
   require_apart(dimension, is_row ? columns : kBlockColumns * rows);
 }
 
-QuantisedRows kernel_rows(const cubit_quantised_rows& result) {
+QuantisedRows kernel_rows(const RowQuantisation& quantisation, const cubit_quantised_rows& result) {
+  const int element_bytes = quantisation.output == Quantised::none ? 2 : 1;
   return {static_cast<char*>(result.output), reinterpret_cast<const char*>(result.scale),
-          reinterpret_cast<char*>(result.scales), reinterpret_cast<char*>(result.zero_points), result.output_stride};
+          reinterpret_cast<char*>(result.scales), reinterpret_cast<char*>(result.zero_points),
+          element_bytes * result.output_stride};
 }
 
 }  // namespace cubit::ops::quantisation

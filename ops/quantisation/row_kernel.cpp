@@ -7,9 +7,9 @@
 namespace cubit::ops::quantisation {
 
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture) {
+                                  const codegen::Architecture& architecture, int most_threads) {
   return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(),
-                           architecture, name, {kMostThreads, 0}, templates::embedded());
+                           architecture, name, {most_threads, 0}, templates::embedded());
 }
 
 }  // namespace cubit::ops::quantisation

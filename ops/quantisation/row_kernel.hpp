@@ -16,7 +16,7 @@ namespace cubit::ops::quantisation {
 
 /// The source of templates/kernels/`name`.cuh, whose entry point is `name`, with a plan's header.
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture);
+                                  const codegen::Architecture& architecture, int most_threads = kMostThreads);
 
 /// A field of type Element, fp16 by default.
 template <class Descriptor>

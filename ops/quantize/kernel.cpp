@@ -14,7 +14,7 @@ namespace cubit::ops::quantize {
 namespace {
 
 std::vector<Field<Quantize>> make_fields() {
-  std::vector<Field<Quantize>> table = quantisation::result_fields<Quantize>();
+  std::vector<Field<Quantize>> table = quantisation::result_fields<Quantize>(true);
   table.push_back(quantisation::element_field<Quantize>("input", "type of the rows", &Quantize::input));
   return table;
 }
@@ -60,7 +60,7 @@ Launch encode(const Quantize& descriptor, const PointerChecks& pointers, const v
   QuantizeArguments parameters{};
   parameters.input = static_cast<const char*>(arguments.input);
   parameters.input_stride = 2 * arguments.input_stride;
-  parameters.result = quantisation::kernel_rows(arguments.result);
+  parameters.result = quantisation::kernel_rows(descriptor, arguments.result);
   parameters.shape = quantisation::row_shape(arguments.rows, arguments.columns, device);
   return quantisation::launch_of(parameters);
 }

@@ -42,4 +42,26 @@ struct RowValues {
   }
 };
 
+/// Stores a row; `dst` is the address of its first column.
+template <class Element>
+__device__ __forceinline__ void store_row(char* dst, const RowValues<Element>& row, const RowThreads& threads) {
+#pragma unroll
+  for (int i = 0; i < kRowVectors; ++i) {
+    if (threads.has(i)) row.vectors[i].store(dst + 2 * threads.column(i));
+  }
+}
+
+/// Replaces each value x of a vector by combine(x, y), rounded to 16 bits, where y is the value of `other` at the same
+/// place.
+template <class Element, class Combine>
+__device__ __forceinline__ void combine_vector(RowVector<Element>& vector, const RowVector<Element>& other,
+                                               Combine combine) {
+#pragma unroll
+  for (int word = 0; word < kVectorWords; ++word) {
+    uint32& pair = vector.words[word];
+    const float low = combine(Pair<Element>::low(pair), Pair<Element>::low(other.words[word]));
+    pair = Pair<Element>::pack(low, combine(Pair<Element>::high(pair), Pair<Element>::high(other.words[word])));
+  }
+}
+
 }  // namespace cubit

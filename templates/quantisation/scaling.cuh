@@ -31,6 +31,9 @@ __device__ __forceinline__ void store_row_word(char* dst, int64 row, uint32 word
   asm volatile("st.global.b32 [%0], %1;" ::"l"(dst + 4 * row), "r"(word) : "memory");
 }
 
+/// In the place of a scaling: the row is stored as it is.
+struct Unquantised;
+
 /// One scale for the whole tensor, which the kernel reads.
 template <class Code>
 class GivenScale {
@@ -149,8 +152,8 @@ class RowScaleAndZero {
   }
 
  private:
-  // Bits of floats. Positive numbers are ordered as integers are; negative numbers, read as unsigned integers, grow with
-  // their magnitude. NaN lies beyond infinity of its sign.
+  // Bits of floats. Positive numbers are ordered as integers are; negative numbers, read as unsigned integers, grow
+  // with their magnitude. NaN lies beyond infinity of its sign.
   uint32 highest_ = 0;
   uint32 lowest_ = kSignBit;
   Quotient quotient_{1.f};

@@ -1,10 +1,12 @@
 // Argument structs of other versions, on fake GPUs. For every operator a caller that was compiled against a shorter
 // struct gets defaults for the missing members, and a caller with a longer struct is refused only if it uses what the
 // library does not know.
+#include <cubit/gate_quantize.h>
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>
 #include <cubit/merge.h>
+#include <cubit/norm_quantize.h>
 #include <cubit/quantize.h>
 #include <cubit/stream_copy.h>
 #include <cubit/stream_read.h>
@@ -70,6 +72,21 @@ struct OldMerge {  // without `heads`, which has no default
   std::int64_t partial_output_strides[3], partial_lse_strides[3], output_strides[2], lse_strides[2];
   std::int32_t parts, rows;
 };
+struct OldGateQuantize {  // without `rows` and `columns`, which have no default
+  std::size_t size;
+  const void *gate, *up;
+  cubit_quantised_rows result;
+  std::int64_t gate_stride, up_stride;
+};
+struct OldNormQuantize {  // without `epsilon`, whose default is 0
+  std::size_t size;
+  const void *input, *residual;
+  void* sum;
+  const void *weight, *bias;
+  cubit_quantised_rows result;
+  std::int64_t input_stride, residual_stride, sum_stride;
+  std::int32_t rows, columns;
+};
 struct OldQuantize {  // without `rows` and `columns`, which have no default
   std::size_t size;
   const void* input;
@@ -112,6 +129,9 @@ static_assert(is_prefix<OldGqaDecode, cubit_gqa_decode_arguments>(offsetof(cubit
 static_assert(is_prefix<OldKvAppend, cubit_kv_append_arguments>(offsetof(cubit_kv_append_arguments, scales)));
 static_assert(is_prefix<OldKvGather, cubit_kv_gather_arguments>(offsetof(cubit_kv_gather_arguments, scales)));
 static_assert(is_prefix<OldMerge, cubit_merge_arguments>(offsetof(cubit_merge_arguments, heads)));
+static_assert(is_prefix<OldGateQuantize, cubit_gate_quantize_arguments>(offsetof(cubit_gate_quantize_arguments, rows)));
+static_assert(is_prefix<OldNormQuantize, cubit_norm_quantize_arguments>(offsetof(cubit_norm_quantize_arguments,
+                                                                                 epsilon)));
 static_assert(is_prefix<OldQuantize, cubit_quantize_arguments>(offsetof(cubit_quantize_arguments, rows)));
 static_assert(is_prefix<OldW4Quantize, cubit_w4_quantize_arguments>(offsetof(cubit_w4_quantize_arguments, n)));
 static_assert(is_prefix<OldW4a16Gemm, cubit_w4a16_gemm_arguments>(offsetof(cubit_w4a16_gemm_arguments, splits)));
@@ -272,13 +292,40 @@ TEST_F(ArgumentSizes, Merge) {
   EXPECT_THAT(launch(kernel("merge"), older<OldMerge>(arguments)), HasSubstr("heads = 0"));
 }
 
+void fill_result(cubit_quantised_rows& result) {
+  result.output = g_memory.data() + 1024;
+  result.scales = reinterpret_cast<float*>(g_memory.data() + 2048);
+  result.output_stride = 64;
+}
+
+TEST_F(ArgumentSizes, GateQuantize) {
+  cubit_gate_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.gate = arguments.up = g_memory.data();
+  fill_result(arguments.result);
+  arguments.gate_stride = arguments.up_stride = arguments.columns = 64;
+  arguments.rows = 2;
+  expect_newer(kernel("gate_quantize"), arguments, "cubit_gate_quantize_arguments");
+  EXPECT_THAT(launch(kernel("gate_quantize"), older<OldGateQuantize>(arguments)), HasSubstr("columns = 0"));
+}
+
+TEST_F(ArgumentSizes, NormQuantize) {
+  cubit_norm_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.input = arguments.weight = g_memory.data();
+  fill_result(arguments.result);
+  arguments.input_stride = arguments.columns = 64;
+  arguments.rows = 2;
+  expect_newer(kernel("norm_quantize"), arguments, "cubit_norm_quantize_arguments");
+  EXPECT_EQ(launch(kernel("norm_quantize"), older<OldNormQuantize>(arguments)), "");
+}
+
 TEST_F(ArgumentSizes, Quantize) {
   cubit_quantize_arguments arguments{};
   arguments.size = sizeof arguments;
   arguments.input = g_memory.data();
-  arguments.result.output = g_memory.data() + 1024;
-  arguments.result.scales = reinterpret_cast<float*>(g_memory.data() + 2048);
-  arguments.result.output_stride = arguments.input_stride = arguments.columns = 64;
+  fill_result(arguments.result);
+  arguments.input_stride = arguments.columns = 64;
   arguments.rows = 2;
   expect_newer(kernel("quantize"), arguments, "cubit_quantize_arguments");
   EXPECT_THAT(launch(kernel("quantize"), older<OldQuantize>(arguments)), HasSubstr("columns = 0"));

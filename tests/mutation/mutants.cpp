@@ -319,6 +319,15 @@ constexpr Mutant kMutants[] = {
     {"quantize_columns_beyond_the_last", "quantize", "rows=3,columns=1040", "quantisation/row_threads.cuh",
      "return exists() && column(i) < shape_.columns;", "return exists();", "are in no allocation", kNotRun},
 
+    {"gate_rows_beyond_the_last", "gate_quantize:scale=tensor", "rows=3,columns=512", "quantisation/row_threads.cuh",
+     "bool exists() const { return row_ < shape_.rows; }", "bool exists() const { return true; }",
+     "are in no allocation", kNotRun},
+    {"norm_sums_not_waited_for", "norm_quantize:output=unquantised", "rows=2,columns=3072",
+     "quantisation/row_threads.cuh", "    __syncthreads();\n", "", "nobody has written", kNotRun},
+    {"norm_columns_beyond_the_last", "norm_quantize:residual=true", "rows=3,columns=1040",
+     "quantisation/row_threads.cuh", "return exists() && column(i) < shape_.columns;", "return exists();",
+     "are in no allocation", kNotRun},
+
     {"healthy_pipeline", kPipeline, "", "", "", "", "", kNoMbarriers},
     {"wrong_phase", kPipeline, "", "pipeline.cuh", "wait(full + 8 * stage, phase);",
      "wait(full + 8 * stage, phase ^ 1);", "nobody has written", kHangs},

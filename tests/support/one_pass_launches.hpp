@@ -2,9 +2,11 @@
 #pragma once
 
 #include "ops/argument_table.hpp"
+#include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
 #include "ops/merge/merge.hpp"
+#include "ops/norm_quantize/norm_quantize.hpp"
 #include "ops/quantize/quantize.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 
@@ -28,6 +30,14 @@ inline ops::Launch encode(const KvGather& descriptor, const void* arguments) {
 inline ops::Launch encode(const Merge& descriptor, const void* arguments) {
   return ops::merge::encode(descriptor, pointer_checks(descriptor, ops::merge::arguments(), ops::merge::fields()),
                             arguments);
+}
+inline ops::Launch encode(const GateQuantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
+  const auto pointers = pointer_checks(descriptor, ops::gate_quantize::arguments(), ops::gate_quantize::fields());
+  return ops::gate_quantize::encode(descriptor, pointers, arguments, device);
+}
+inline ops::Launch encode(const NormQuantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
+  const auto pointers = pointer_checks(descriptor, ops::norm_quantize::arguments(), ops::norm_quantize::fields());
+  return ops::norm_quantize::encode(descriptor, pointers, arguments, device);
 }
 inline ops::Launch encode(const Quantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
   const auto pointers = pointer_checks(descriptor, ops::quantize::arguments(), ops::quantize::fields());

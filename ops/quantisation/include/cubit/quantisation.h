@@ -9,12 +9,12 @@
  *                                   zero point = round(-128 - lowest / scale)
  *                                   q = round(x / scale + zero point), from -128 to 127
  *   scale=tensor                    the scale is given; q = round(x / scale), from -most to most
- * The value of a result is q * scale, or (q - zero point) * scale.
+ * The value of a result is q * scale, or (q - zero point) * scale. output=unquantised stores x itself.
  *
  * Values that are not finite: scale=token writes the quiet NaN 0x7fc00000 as the scale of such a row, and 0 as its
- * bytes and zero point. With scale=tensor, int8 stores 0 for NaN and +-127 for an infinity, and e4m3 stores its NaN code
- * 0x7f for both. A given scale must be from 2^-100 to 2^100. A kernel treats any other scale as NaN: all results are 0
- * (int8) or the NaN code (e4m3).
+ * bytes and zero point. With scale=tensor, int8 stores 0 for NaN and +-127 for an infinity, and e4m3 stores its NaN
+ * code 0x7f for both. A given scale must be from 2^-100 to 2^100. A kernel treats any other scale as NaN: all results
+ * are 0 (int8) or the NaN code (e4m3).
  *
  * The bytes are equal on every architecture. */
 #ifndef CUBIT_QUANTISATION_H
@@ -27,9 +27,9 @@ extern "C" {
 #endif
 
 /* Device pointers belong to the caller and must stay valid until the launch has finished. The address of `output` and
- * the stride are multiples of 16. Tensors that are written overlap neither the input nor one another. */
+ * the stride, in bytes, are multiples of 16. Tensors that are written overlap neither the input nor one another. */
 typedef struct cubit_quantised_rows {
-  void* output;          /* int8 or e4m3: [rows, columns]; layout=col32: [columns / 32, rows, 32] */
+  void* output;          /* [rows, columns]; layout=col32: [columns / 32, rows, 32] */
   const float* scale;    /* scale=tensor: one number, which is read; else NULL */
   float* scales;         /* scale=token: [rows], written; else NULL */
   int32_t* zero_points;  /* scheme=asymmetric: [rows], written; else NULL */

@@ -8,8 +8,12 @@
 
 namespace cubit {
 
-/// Type of a quantised result.
-enum class Quantised { int8, fp8_e4m3 };
+/// Type of a result.
+enum class Quantised {
+  int8,
+  fp8_e4m3,
+  none,  ///< not quantised: the type of the operator's input; not for the operator quantize
+};
 
 /// The elements that share a scale.
 enum class ScaleScope {
@@ -39,11 +43,15 @@ struct RowQuantisation {
   auto operator<=>(const RowQuantisation&) const = default;
 
   bool has_zero_points() const { return scheme == QuantisationScheme::asymmetric; }
+  /// Whether the operator computes and writes scales.
+  bool writes_scales() const { return output != Quantised::none && scale == ScaleScope::token; }
+  bool reads_scale() const { return output != Quantised::none && scale == ScaleScope::tensor; }
 
   /// The fields that are not at their default, each followed by a comma: "output=fp8_e4m3,".
   std::string text_of_fields() const {
     std::string fields;
-    if (output != Quantised::int8) fields += "output=fp8_e4m3,";
+    if (output == Quantised::fp8_e4m3) fields += "output=fp8_e4m3,";
+    if (output == Quantised::none) fields += "output=unquantised,";
     if (scale != ScaleScope::token) fields += "scale=tensor,";
     if (scheme != QuantisationScheme::symmetric) fields += "scheme=asymmetric,";
     if (layout != RowLayout::row) fields += "layout=col32,";
