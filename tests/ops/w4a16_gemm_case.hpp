@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check/random.hpp"
@@ -107,6 +108,12 @@ struct Case {
                {"activations", descriptor.element == Element::fp16 ? "F16" : "BF16", {kM, kK}, {}, activations.data()}};
     if (!packed.qzeros.empty())
       tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / in_word}, {}, packed.qzeros.data()});
+  }
+  /// Gives qweight another shape, with zeros for words that it lacks.
+  void give_words(std::vector<std::int64_t> shape) {
+    packed.qweight.resize(static_cast<std::size_t>(shape[0] * shape[1]));
+    tensors[0].shape = std::move(shape);
+    tensors[0].data = packed.qweight.data();
   }
   std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 

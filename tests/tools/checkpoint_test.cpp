@@ -164,7 +164,8 @@ TEST(CheckpointLayer, TakesItsTensorsFromShards) {
   EXPECT_THAT(names_of(CheckpointLayer(folder.path(""), "x.1")), ElementsAre("qweight", "scales", "g_idx"));
   EXPECT_THAT(names_of(CheckpointLayer(index, "x.2")), ElementsAre("qweight"))
       << "the index decides, not what a shard has";
-  EXPECT_THAT(message_of_layer(index, "x.3"), HasSubstr("/3.safetensors: cannot be read: No such file"));
+  EXPECT_THAT(message_of_layer(index, "x.3"),
+              HasSubstr("/3.safetensors: does not exist, although the index model.safetensors.index.json names it"));
 }
 
 TEST(CheckpointLayer, OfALayerThatIsNotQuantisedTakesTheWeightAndTheBias) {

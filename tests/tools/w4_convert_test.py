@@ -148,6 +148,81 @@ class Layouts(Folder):
             self.assertEqual(path.read_bytes(), data)
 
 
+def pack_quantized(layer, zeros=True, g_idx=None, name=""):
+    """The layer as compressed-tensors packs it: values of `bits` bits along rows of n, the lowest first."""
+    size = 32 // layer.bits
+
+    def along(rows):
+        return files.words([[row[at:at + size] for at in range(0, len(row), size)] for row in rows], layer.bits)
+
+    groups = len(layer.scales)
+    content = {name + "weight_packed": ("I32", [N, K // size], along([[layer.numbers[k][n] for k in range(K)] for n in range(N)])),
+               name + "weight_scale": ("F16", [N, groups], files.halves([layer.scales[g][n] for n in range(N) for g in range(groups)])),
+               name + "weight_shape": ("I64", [2], struct.pack("<2q", N, K))}
+    if zeros:
+        by_group = [[[layer.zeros[g][size * i + j] for j in range(size)] for g in range(groups)] for i in range(N // size)]
+        content[name + "weight_zero_point"] = ("I32", [N // size, groups], files.words(by_group, layer.bits))
+    if g_idx is not None:
+        content[name + "weight_g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *g_idx))
+    return content
+
+
+class Packed(Folder):
+    """pack-quantized of compressed-tensors."""
+
+    SHUFFLED = [k // GROUP for k in range(K)]
+    random.Random(9).shuffle(SHUFFLED)
+
+    def test_to_and_from_it(self):
+        for bits, g_idx in itertools.product([4, 8], [None, self.SHUFFLED]):
+            middle = 1 << (bits - 1)
+            for form, zeros in [("gptq", range(1, 2 * middle)), ("gptq_v2", range(2 * middle)), ("awq", range(16)),
+                                ("symmetric", [middle])]:
+                if form == "awq" and (bits == 8 or g_idx):
+                    continue
+                with self.subTest(bits=bits, form=form, g_idx=g_idx is not None):
+                    layer = Layer(3, zeros=zeros, bits=bits)
+                    plain = packed(layer, form)
+                    if g_idx:
+                        plain["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *g_idx))
+                    made = pack_quantized(layer, form != "symmetric", g_idx)
+                    options = ("--bits", str(bits))
+                    self.assertEqual(parse(self.convert(form, "packed", files.safetensors(plain), *options))[1], made)
+                    self.assertEqual(parse(self.convert("packed", form, files.safetensors(made)))[1], plain)
+
+    def test_layers_with_and_without_zeros(self):
+        first, second = Layer(1), Layer(2, zeros=[8])
+        content = {**pack_quantized(first, name="a."), **pack_quantized(second, zeros=False, name="b."),
+                   "norm.weight": ("BF16", [2], b"abcd")}
+        expected = {**{"a." + name: tensor for name, tensor in packed(first, "gptq_v2").items()},
+                    **{"b." + name: tensor for name, tensor in packed(second, "gptq_v2").items()},
+                    "norm.weight": ("BF16", [2], b"abcd")}
+        self.assertEqual(parse(self.convert("packed", "gptq_v2", files.safetensors(content)))[1], expected)
+
+    def test_what_is_refused(self):
+        good = pack_quantized(Layer(1))
+        for name, tensor, sentence in [
+                ("weight_shape", None, 'there is no "weight_shape"; a packed layer has NAME.weight_packed'),
+                ("weight_scale", None, 'there is no "weight_scale"'),
+                ("weight_shape", ("I64", [2], struct.pack("<2q", N, 3 * K)), "weights of [64, 288] have [64, 36] words of 4 bits, "
+                 "or [64, 72] of 8"),
+                ("weight_shape", ("I64", [2], struct.pack("<2q", N, -8)), "the weight has [64, -8]; accepted: multiples of 8"),
+                ("weight_shape", ("I32", [2], struct.pack("<2i", N, K)), "it is not the shape of a weight"),
+                ("weight_packed", ("I32", [N, K * 3 // 32], bytes(N * K * 3 // 8)), "it has weights of 3 bits; accepted: 4 and 8"),
+                ("weight_scale", ("F16", [N, 5], bytes(10 * N)), "k = 96 is not a multiple of the number of groups, 5"),
+                ("weight_zero_point", ("I32", [N, 3], bytes(12 * N)), "4-bit zeros of n = 64 and 3 groups have [8, 3]"),
+                ("weight_g_idx", ("I32", [K], struct.pack(f"<{K}i", *[7] * K)), "g_idx[0] = 7, but there are 3 groups")]:
+            with self.subTest(name=name, sentence=sentence):
+                content = dict(good)
+                content.pop(name, None)
+                if tensor:
+                    content[name] = tensor
+                self.refused("packed", "gptq_v2", files.safetensors(content), sentence)
+        self.refused("packed", "gptq_v2", files.safetensors(packed(Layer(1), "gptq")), "has no packed layer")
+        self.refused("gptq", "packed", files.safetensors(packed(Layer(1, zeros=[16]), "gptq")), "gptq_v2 cannot store it")
+        self.refused("packed", "gptq_v2", files.safetensors(good), "it has weights of 4 bits, not --bits 8", "--bits", "8")
+
+
 class SeveralFiles(Folder):
     INDEX = "model.safetensors.index.json"
 
@@ -344,8 +419,8 @@ class Refused(Folder):
         self.refused("gptq", "awq", files.safetensors(content), "4-bit gptq of n = 64, k = 96 and 3 groups has [3, 8]",
                      "--bits", "4")
         data = files.safetensors(model("gptq", bits=8))
-        self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 with gptq, gptq_v2 and "
-                     "symmetric", "--bits", "8")
+        self.refused("gptq", "awq", data, "--bits 8: awq has weights of 4 bits; accepted: 4, or 8 with gptq, gptq_v2, "
+                     "symmetric and packed", "--bits", "8")
         self.refused("gptq", "gptq_v2", files.safetensors(model("gptq", zeros=[256], bits=8)), "the zero of group 0, column 0, "
                      "which is 256: gptq_v2 cannot store it; accepted: 0 to 255", "--bits", "8")
         ordered = packed(Layer(1, zeros=[128], bits=8), "symmetric")
@@ -391,8 +466,9 @@ class Refused(Folder):
 
     def test_words_of_the_command_line(self):
         data = files.safetensors(model("gptq"))
-        self.refused("gptq", "gptq", data, "--to gptq: is the format of --from already; accepted: another of gptq, gptq_v2, awq, symmetric")
-        self.refused("marlin", "gptq", data, "--from marlin: is not a format; accepted: gptq, gptq_v2, awq, symmetric")
+        self.refused("gptq", "gptq", data, "--to gptq: is the format of --from already; accepted: another of gptq, gptq_v2, awq, "
+                     "symmetric, packed")
+        self.refused("marlin", "gptq", data, "--from marlin: is not a format; accepted: gptq, gptq_v2, awq, symmetric, packed")
 
     def test_outputs_that_cannot_be_written(self):
         (self.folder / "in.safetensors").write_bytes(files.safetensors(model("gptq")))

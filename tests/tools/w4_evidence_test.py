@@ -161,7 +161,7 @@ class Conversions(Folder):
 
     def test_a_layer_that_the_other_format_cannot_store(self):
         self.write(layer_files(self.mixed()[0]))
-        self.refused("awq has weights of 4 bits, and this layer has 8; accepted for such layers: gptq, gptq_v2, symmetric",
+        self.refused("awq has weights of 4 bits, and this layer has 8; accepted for such layers: gptq, gptq_v2, symmetric, packed",
                      "convert", "--from", "gptq", "--to", "awq", "--input", "model", "--output", "out.safetensors")
         self.refused("4-bit gptq of n = 64, k = 192 and 3 groups has [3, 8]", "convert", "--from", "gptq", "--to", "gptq_v2",
                      "--bits", "4", "--input", "model", "--output", "out.safetensors")

@@ -143,6 +143,59 @@ class Files(unittest.TestCase):
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
         self.expect(self.run_file(f"w4a16_gemm:group_size=32,{TILES},activation_order=true", content), layer.product())
 
+    def test_a_packed_layer(self):
+        for zeros, bits, form in [(range(16), 4, "gptq_v2"), ([8], 4, "symmetric"), (range(256), 8, "gptq_v2")]:
+            layer, size = Layer(17, zeros=zeros, bits=bits), 32 // bits
+            if bits == 4:
+                random.Random(8).shuffle(layer.groups)
+            rows = [[[by_n[n] for by_n in layer.numbers[at:at + size]] for at in range(0, K, size)] for n in range(N)]
+            content = {"a.weight_packed": ("I32", [N, K // size], words(rows, bits)),
+                       "a.weight_scale": ("F16", [N, K // GROUP], halves([row[n] for n in range(N) for row in layer.scales])),
+                       "a.weight_shape": ("I64", [2], struct.pack("<2q", N, K)),
+                       "a.weight_g_idx": ("I32", [K], struct.pack(f"<{K}i", *layer.groups))}
+            if form == "gptq_v2":
+                by_group = [[row[at:at + size] for row in layer.zeros] for at in range(0, N, size)]
+                content["a.weight_zero_point"] = ("I32", [N // size, K // GROUP], words(by_group, bits))
+            given = {"in.safetensors": safetensors({"activations": layer.common()["activations"]}),
+                     "model.safetensors": safetensors(content)}
+            options = ("--weights", "@/model.safetensors", "--layer", "a")
+            fields = f"w4a16_gemm:group_size=32,bits={bits},{TILES}" + (",activation_order=true" if bits == 4 else "")
+            with self.subTest(bits=bits, form=form):
+                self.assertIn("compressed-tensors has packed this layer, with", self.refusal(given, *options, descriptor=fields))
+                self.expect(self.run_files(f"{fields},format={form}", given, *options), layer.product())
+
+    def test_tensor_parallelism(self):
+        layer, bias = Layer(20), [fp16(0.01 * n) for n in range(N)]
+        random.Random(21).shuffle(layer.groups)
+        for order, form in [(True, "gptq"), (False, "gptq_v2"), (False, "awq")]:
+            if not order:
+                layer.groups = [k // GROUP for k in range(K)]
+            content = layer.awq() if form == "awq" else layer.gptq(stored_less=1 if form == "gptq" else 0)
+            del content["activations"]
+            content["bias"] = ("F16", [N], halves(bias))
+            if order:
+                content["g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *layer.groups))
+            whole = [[x + bias[n] for n, x in enumerate(row)] for row in layer.product()]
+            fields = f"w4a16_gemm:format={form},group_size=32,bias=true,{TILES}" + (",activation_order=true" if order else "")
+
+            def run(rank, activations):
+                given = {"model.safetensors": safetensors(content), "in.safetensors": safetensors({
+                    "activations": ("F16", [M, len(activations[0])], halves(sum(activations, [])))})}
+                return self.run_files(fields, given, "--weights", "@/model.safetensors", "--tensor-parallel", rank)
+
+            with self.subTest(form=form):
+                halves_of = [run(f"{rank}/2", layer.activations) for rank in range(2)]
+                self.expect([first + second for first, second in zip(*halves_of)], whole)
+                parts = [run(f"{rank}/3", [row[rank * 32:rank * 32 + 32] for row in layer.activations]) for rank in range(3)]
+                summed = [[sum(values) for values in zip(*rows)] for rows in zip(*parts)]
+                for got, wanted in zip(summed, whole):
+                    self.assertLess(math.dist(got, wanted), 2e-3 * math.hypot(*wanted))
+        files = {"model.safetensors": safetensors(content), "in.safetensors": safetensors({"activations": layer.common()["activations"]})}
+        for rank, sentence in [("2/2", "is not a rank and a number of ranks; give RANK/SIZE"), ("1", "give RANK/SIZE"),
+                               ("0/5", "rank 0 of 5: n = 64 has no slices of multiples of 8")]:
+            self.assertIn(sentence, self.refusal(files, "--weights", "@/model.safetensors", "--tensor-parallel", rank,
+                                                 descriptor=fields))
+
     def test_a_row_parallel_slice_with_activation_order(self):
         layer, first, last = Layer(18), 32, 64
         random.Random(19).shuffle(layer.groups)

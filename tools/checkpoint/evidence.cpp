@@ -30,13 +30,19 @@ const cubit_tensor* tensor_of(std::span<const cubit_tensor> inputs, std::string_
 
 }  // namespace
 
+W4Reading reading_of(const std::string& descriptor) {
+  return {format_of(descriptor), field_of(descriptor, "bits") == "8" ? 8 : 4, 0, 1,
+          field_of(descriptor, "activation_order") == "true"};
+}
+
 std::string contradictions_of_case(const std::string& descriptor, std::span<const cubit_tensor> inputs,
                                    std::vector<W4Config> configs) {
   const cubit_tensor* const activations = tensor_of(inputs, "activations");
   const cubit_tensor* const scales = tensor_of(inputs, "scales");
   if (tensor_of(inputs, "qweight") == nullptr || activations == nullptr || scales == nullptr) return {};
-  const W4Reading reading = {format_of(descriptor), field_of(descriptor, "bits") == "8" ? 8 : 4, activations->shape[1],
-                             scales->shape[0], field_of(descriptor, "activation_order") == "true"};
+  W4Reading reading = reading_of(descriptor);
+  reading.k = activations->shape[1];
+  reading.groups = scales->shape[0];
   std::vector<std::uint32_t> words;
   if (const cubit_tensor* const zeros = tensor_of(inputs, "qzeros")) {
     words.resize(static_cast<std::size_t>(zeros->shape[0] * zeros->shape[1]));

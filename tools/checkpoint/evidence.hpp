@@ -14,4 +14,7 @@ namespace cubit::tools {
 std::string contradictions_of_case(const std::string& descriptor, std::span<const cubit_tensor> inputs,
                                    std::vector<W4Config> configs);
 
+/// How the canonical `descriptor` of w4a16_gemm reads packed weights; k and the number of groups are left open.
+W4Reading reading_of(const std::string& descriptor);
+
 }  // namespace cubit::tools

@@ -76,7 +76,7 @@ std::string layer_of(const std::string& tensor) { return tensor.substr(0, std::m
 /// tensors belong to no layer, the remedy is to leave --layer out.
 std::string remedy_of_layer(const std::vector<std::string>& tensors) {
   constexpr std::size_t kShown = 2;
-  for (const char* const part : {"qweight", "weight"}) {
+  for (const char* const part : {"qweight", "weight_packed", "weight"}) {
     if (std::find(tensors.begin(), tensors.end(), part) != tensors.end())
       return "leave --layer out for a layer without a name";
     std::set<std::string> layers;
@@ -112,13 +112,13 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
   if (!file.ends_with(".json")) {
     const SafetensorsReader reader(file);
     for (const HeaderEntry& tensor : reader.tensors()) seen.push_back(tensor.name);
-    is_dense_ = has("weight") && !has("qweight");
+    is_dense_ = has("weight") && !has("qweight") && !has("weight_packed");
     files_.emplace_back(reader, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());
   } else {
     const auto index = parse_checkpoint_index(read_checkpoint_index(file), file);
     for (const auto& [tensor, shard] : index) seen.push_back(tensor);
-    is_dense_ = has("weight") && !has("qweight");
+    is_dense_ = has("weight") && !has("qweight") && !has("weight_packed");
     std::map<std::string, std::vector<std::string>> shards;
     for (const auto& [tensor, shard] : index)
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);

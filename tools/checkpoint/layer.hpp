@@ -9,7 +9,9 @@
 
 namespace cubit::tools {
 
-inline constexpr std::string_view kLayerTensors[] = {"qweight", "qzeros", "scales", "g_idx", "bias"};
+inline constexpr std::string_view kLayerTensors[] = {
+    "qweight",           "qzeros",       "scales",       "g_idx",       "bias", "weight_packed",
+    "weight_zero_point", "weight_scale", "weight_g_idx", "weight_shape"};
 
 /// All files of a checkpoint, whether they exist or not: the index and all shards that the index names, or the only
 /// safetensors file. `path` is the argument of CheckpointLayer. Throws BadInput.
@@ -17,6 +19,7 @@ std::vector<std::string> checkpoint_files(const std::string& path);
 
 /// The tensors of one linear layer, named by the last part of their names. For a quantised layer: "qweight" of
 /// "model.layers.0.mlp.down_proj.qweight", or "qweight" of a layer without a name, as w4_quantize writes one. A layer
+/// that compressed-tensors has packed has weight_packed, weight_scale and others; see unpacked_layer.hpp. A layer
 /// that is not quantised has its weight, under the name "weights" that w4_quantize takes, and its bias. From the files
 /// only the headers and these tensors are read. Other tensors that a framework stores in the layer, such as scales of
 /// activations, are ignored.

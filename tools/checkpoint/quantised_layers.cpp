@@ -39,7 +39,10 @@ class LayerFinder {
   }
 
   QuantisedLayer layer_of(const HeaderEntry& qweight, std::string prefix) const {
-    QuantisedLayer layer{std::move(prefix), &qweight, nullptr, nullptr, nullptr, {}};
+    QuantisedLayer layer;
+    layer.prefix = std::move(prefix);
+    layer.qweight = &qweight;
+    layer.format = format_;
     layer.scales = find(layer.prefix + "scales");
     layer.qzeros = find(layer.prefix + "qzeros");
     layer.g_idx = find(layer.prefix + "g_idx");

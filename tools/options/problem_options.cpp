@@ -13,6 +13,8 @@
 #include "tools/checkpoint/config.hpp"
 #include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
+#include "tools/checkpoint/parallel_slice.hpp"
+#include "tools/checkpoint/unpacked_layer.hpp"
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
 #include "tools/options/context.hpp"
@@ -109,6 +111,24 @@ void refuse_group_size(const std::vector<W4Config>& configs, const Error& error)
   }
 }
 
+/// Refuses a format that would read the words of a packed layer in another way.
+void require_format_of(const UnpackedLayer& layer, const std::string& descriptor) {
+  const std::string field = fmt::format("format={}", layer.format());
+  if (descriptor.find(field + ",") != std::string::npos || descriptor.ends_with(field)) return;
+  throw BadInput(descriptor,
+                 "compressed-tensors has packed this layer, " +
+                     std::string(layer.format() == std::string("symmetric") ? "without zeros" : "with zeros"),
+                 "ask for " + field);
+}
+
+/// The k of the activations, by which a layer is cut.
+std::int64_t k_of_activations(const std::optional<SafetensorsFile>& file) {
+  for (const TensorView& tensor : file ? file->tensors() : std::vector<TensorView>{})
+    if (tensor.name == "activations" && tensor.shape.size() == 2) return tensor.shape[1];
+  throw BadInput("--tensor-parallel", "the activations say along which dimension a layer is cut",
+                 "give activations [m, k] with --input");
+}
+
 [[noreturn]] void refuse_weights_alone() {
   throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
@@ -120,7 +140,18 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
   if (options.input) file.emplace(*options.input);
   std::optional<CheckpointLayer> layer;
   if (options.weights) layer.emplace(*options.weights, options.layer.value_or(""));
-  const std::vector<TensorView> of_layer = layer ? tensors_of(*layer, usual) : std::vector<TensorView>{};
+  std::vector<TensorView> of_layer = layer ? tensors_of(*layer, usual) : std::vector<TensorView>{};
+  std::optional<UnpackedLayer> unpacked;
+  if (is_packed_layer(of_layer)) {
+    unpacked.emplace(of_layer);
+    require_format_of(*unpacked, usual);
+    of_layer = unpacked->tensors();
+  }
+  std::optional<ParallelSlice> slice;
+  if (options.tensor_parallel) {
+    slice.emplace(of_layer, usual, k_of_activations(file), parse_rank(*options.tensor_parallel));
+    of_layer = slice->tensors();
+  }
   std::vector<cubit_tensor> inputs;
   if (file) append(inputs, file->tensors());
   append(inputs, of_layer);
@@ -176,6 +207,9 @@ void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
   command.add_option(
       "--layer", layer,
       "The layer of --weights: model.layers.0.mlp.down_proj; leave it out if the tensors' names have no layer");
+  command.add_option("--tensor-parallel", tensor_parallel,
+                     "Cut the layer of --weights for one rank: RANK/SIZE, such as 0/4. Activations of all of k cut "
+                     "output features, activations of a rank's k cut input features");
   command.add_option("--random", random, "Use made-up data: batch=2,context=512,kv_heads=1,seed=7");
   command.add_option("--set", numbers, "A number of the launch: softmax_scale=0.1, or decomposition=split_k by name")
       ->allow_extra_args(false);
@@ -199,6 +233,8 @@ Case ProblemOptions::make(Console& console) const {
     throw BadInput("--layer", "names a layer of a checkpoint, but no checkpoint is given",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
   }
+  if (tensor_parallel && !weights)
+    throw BadInput("--tensor-parallel", "cuts a layer of a checkpoint, but no checkpoint is given", "give --weights");
   if (weights && random)
     throw BadInput("--weights and --random", "exclude each other",
                    "give the tensors that the checkpoint does not have with --input");

@@ -237,6 +237,29 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
   });
 }
 
+/// Exchanges rows and columns of a matrix of `rows` rows. compressed-tensors (`pack-quantized`) stores the words and the
+/// zeros of gptq_v2, and scales, in this way: weight_packed is [n, k / 8], weight_zero_point [n / 8, groups] and
+/// weight_scale [n, groups]. Without weight_zero_point the layer is symmetric. With 8 bits 4 takes the place of 8. `src`
+/// and `dst` do not overlap. Throws Error (invalid argument) if `src` is not a matrix of that many rows, or `dst` has
+/// another size.
+template <class Number>
+void transpose_w4(std::span<const Number> src, std::int64_t rows, std::span<Number> dst) {
+  w4_checkpoint_detail::require_words("the result", dst.size(), src.size());
+  if (src.empty()) return;
+  if (rows < 1 || src.size() % static_cast<std::size_t>(rows) != 0)
+    w4_checkpoint_detail::refuse(
+        "a matrix of " + std::to_string(src.size()) + " numbers and " + std::to_string(rows) + " rows",
+        "every row has as many numbers", "accepted: rows that divide the numbers");
+  const auto height = static_cast<std::size_t>(rows);
+  const std::size_t width = src.size() / height;
+  constexpr std::size_t kTile = 32;  // lines of the cache that stay in the L1 cache
+  for (std::size_t top = 0; top < height; top += kTile)
+    for (std::size_t left = 0; left < width; left += kTile)
+      for (std::size_t row = top; row < std::min(top + kTile, height); ++row)
+        for (std::size_t column = left; column < std::min(left + kTile, width); ++column)
+          dst[column * height + row] = src[row * width + column];
+}
+
 /// Whether g_idx[k] = k / group size for every k, so that g_idx is not needed. Only such a layer can be converted to
 /// awq, because awq has no g_idx. False if g_idx has another size than k or if the number of groups is not from 1 to k.
 inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
