@@ -13,6 +13,8 @@ target_compile_options(
 # GCC 13 takes a reference that a function returns for a reference to the function's argument (GCC bug 107532).
 target_compile_options(
   cubit_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
+# The linker leaves out of libcubit what no exported function reaches.
+target_compile_options(cubit_flags INTERFACE -ffunction-sections -fdata-sections)
 # Preset run compiles many files as one, in which their local names must differ.
 if(CMAKE_UNITY_BUILD)
   target_compile_options(cubit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-include${PROJECT_SOURCE_DIR}/cmake/unity_names.hpp>)
