@@ -40,6 +40,21 @@ class BundleCommand : public testing::Test {
   nlohmann::json entries(const std::string& bundle) const {
     return program.run({"bundle", "list", bundle, "--json"}).json();
   }
+  /// The files of the entries in the cache folder, in any order.
+  std::vector<std::filesystem::path> cache_entries() const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& item : std::filesystem::recursive_directory_iterator(program.cache())) {
+      if (item.path().extension() == ".cubit") files.push_back(item.path());
+    }
+    return files;
+  }
+  /// `bundle create` says why one of the 8 entries is left out.
+  void expect_one_left_out(const std::string& reason) const {
+    const Result result = program.run({"bundle", "create", "--output", file("created")});
+    EXPECT_EQ(result.exit_code, 1) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(reason));
+    EXPECT_EQ(entries(file("created")).size(), 7u);
+  }
   void expect_good(const Words& words) const {
     const Result result = program.run(words);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -81,9 +96,9 @@ TEST_F(BundleCommand, AKilledRunGoesOnWhereItStopped) {
     const Program other;
     const Result killed = other.run_in_shell(
         "\"$0\" \"$@\" --jobs 1 & child=$!; "
-        "while kill -0 $child 2>/dev/null && ! ls \"" +
+        "while kill -0 $child 2>/dev/null && ! find \"" +
             other.cache() +
-            "\"/v*/*-nvrtc* 2>/dev/null | grep -qv lock; do sleep 0.01; done; "
+            "\" -name '*.cubit' 2>/dev/null | grep -q .; do sleep 0.01; done; "
             "kill -9 $child; wait $child",
         kSmall + Words{"--bundle", other.folder().path("killed.cubit")});
     if (killed.exit_code != 128 + 9) continue;
@@ -116,15 +131,30 @@ TEST_F(BundleCommand, TheCacheFolderGivesTheSameKernels) {
 }
 
 TEST_F(BundleCommand, ADamagedCacheEntryIsReportedAndLeftOut) {
-  for (const auto& entry : std::filesystem::directory_iterator(program.cache() + "/v1")) {
-    if (entry.path().extension() == ".lock") continue;
-    std::filesystem::resize_file(entry.path(), 100);
-    break;
-  }
+  std::filesystem::resize_file(cache_entries().at(0), 100);
+  expect_one_left_out("lengths do not add up");
+}
+
+/// An engine does not use such an entry either: everybody could have written it.
+TEST_F(BundleCommand, AnEntryThatOthersCanWriteIsReportedAndLeftOut) {
+  std::filesystem::permissions(cache_entries().at(0), std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  expect_one_left_out("it is not used: ");
+}
+
+TEST_F(BundleCommand, AnEntryUnderTheNameOfAnotherIsReportedAndLeftOut) {
+  const auto files = cache_entries();
+  std::filesystem::rename(files.at(0), files.at(1));
   const Result result = program.run({"bundle", "create", "--output", file("created")});
   EXPECT_EQ(result.exit_code, 1) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("lengths do not add up"));
-  EXPECT_EQ(entries(file("created")).size(), 7u);
+  EXPECT_THAT(result.err, HasSubstr("its content belongs to " + files.at(0).stem().string()));
+  EXPECT_EQ(entries(file("created")).size(), 6u);
+}
+
+TEST_F(BundleCommand, ACacheFolderThatOthersCanWriteIsRefused) {
+  std::filesystem::permissions(program.cache(), std::filesystem::perms::all);
+  expect_refusal({"bundle", "create", "--output", file("created")}, "cache folder");
+  EXPECT_FALSE(std::filesystem::exists(file("created")));
 }
 
 TEST_F(BundleCommand, SplitPartsMergeToTheWhole) {

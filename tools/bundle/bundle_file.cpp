@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
 
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 #include "files/output_file.hpp"
 #include "files/text/error.hpp"
 #include "runtime/bundle/writer.hpp"
-#include "runtime/cache/files.hpp"
+#include "runtime/cache/disk_cache.hpp"
+#include "runtime/settings.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -75,27 +75,14 @@ BundleRow row_of(std::uint64_t index, const runtime::BundleRecord& record, const
           .hash = digits(record.code_hash)};
 }
 
-/// The files of the folder's entries, sorted.
-std::vector<std::filesystem::path> entry_files(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const auto& item :
-       fs::directory_iterator(fs::path(folder) / fmt::format("v{}", runtime::kSchemaVersion), error)) {
-    const std::string name = item.path().filename().string();
-    if (item.path().extension() != ".lock" && !runtime::is_staging_name(name)) files.push_back(item.path());
-  }
-  if (error)
-    throw BadInput("cache folder " + folder, "has no entries of this version", "give another with --cache-dir");
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-runtime::Artifact read_entry(const std::filesystem::path& path) {
-  const InputFile file(path.string());
-  std::string content(file.bytes(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(content)));
-  return runtime::deserialise(content);
+/// The entries of a cache folder, read and refused as an engine with the settings of the environment does.
+std::vector<runtime::CacheEntry> entries_of(const std::string& folder) {
+  const std::string trust = runtime::Settings::from_environment().cache_trust;
+  const runtime::DiskCache cache(folder, {}, {.trust = runtime::Trust::parse(trust), .is_system = true});
+  if (cache.readable()) return cache.list();
+  throw BadInput("cache folder " + folder,
+                 cache.trouble().empty() ? "it has no entries of this version" : cache.trouble(),
+                 "give another with --cache-dir");
 }
 
 }  // namespace
@@ -192,17 +179,19 @@ void BundleBuilder::add(const BundleFile& file, const BundleRow& row) {
 std::vector<std::string> BundleBuilder::add_folder(const std::string& folder,
                                                    const std::vector<std::string>& architectures) {
   std::vector<std::string> faults;
-  for (const auto& path : entry_files(folder)) {
+  for (const runtime::CacheEntry& entry : as_bad_input([&] { return entries_of(folder); })) {
+    if (!entry.artifact) {
+      faults.push_back(fmt::format("cache entry {}: {}", entry.id, entry.damage));
+      continue;
+    }
+    const std::string& target = entry.artifact->target;
+    if (!architectures.empty() && std::ranges::find(architectures, target) == architectures.end()) continue;
     try {
-      const runtime::Artifact artifact = read_entry(path);
-      if (!architectures.empty() && std::ranges::find(architectures, artifact.target) == architectures.end()) continue;
-      runtime::PackedEntry entry = runtime::pack(artifact, library_version());
+      runtime::PackedEntry packed = runtime::pack(*entry.artifact, library_version());
       const std::lock_guard lock(mutex_);
-      writer_->add(std::move(entry));
+      writer_->add(std::move(packed));
     } catch (const Failure& failure) {
-      faults.push_back(fmt::format("{}: {}", path.string(), failure.rule()));
-    } catch (const BadInput& error) {
-      faults.emplace_back(error.what());
+      faults.push_back(fmt::format("cache entry {}: {}", entry.id, failure.rule()));
     }
   }
   return faults;

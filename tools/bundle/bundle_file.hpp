@@ -87,7 +87,8 @@ class BundleBuilder {
   /// Copies an entry of another bundle. Throws BadInput as above, or if the entry is damaged.
   void add(const BundleFile& file, const BundleRow& row);
   /// Adds all entries of a cache folder for these architectures, or for every architecture if the list is empty.
-  /// Returns one sentence for each entry that is damaged or cannot be read.
+  /// Returns one sentence for each entry that an engine would not use: it is damaged or misplaced, or others than the
+  /// trusted users can write it. Throws BadInput for a folder that an engine would not use.
   std::vector<std::string> add_folder(const std::string& folder, const std::vector<std::string>& architectures);
 
   std::uint64_t entries() const;
