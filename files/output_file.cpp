@@ -34,6 +34,8 @@ std::string follow_links(const std::string& path) {
 /// The file to write: the target of a symbolic link, but never a device or a folder.
 std::string destination(const std::string& path) {
   if (path.empty()) throw BadInput("the name of an output", "is empty", "give the name of a file to write");
+  // The system ends a name at its first NUL, so the file would have another name than the caller asked for.
+  if (path.find('\0') != std::string::npos) throw BadInput(path, "contains a NUL", "give the name of a file to write");
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
@@ -67,10 +69,12 @@ void require_another_file(const std::string& option, const std::string& output, 
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
-  do {
+  constexpr int kMostNames = 100;  // each attempt has a new name, so more would not help
+  for (int names = 0; names < kMostNames; ++names) {
     temporary_ = temporary_name(path_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
+    if (descriptor_ >= 0 || errno != EEXIST) break;
+  }
   if (descriptor_ >= 0) return;
   const std::string cause = why_not_made(temporary_.size() - path_.size());
   const std::string way = path_ == path ? "" : fmt::format("leads to {}, which ", printable(path_));

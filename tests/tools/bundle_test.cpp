@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/bundle/writer.hpp"
 #include "tests/tools/program.hpp"
 
 namespace cubit::tools {
@@ -230,6 +231,38 @@ TEST_F(BundleCommand, VerifyFindsAFlippedByte) {
   expect_refusal({"bundle", "list", file("damaged")}, "does not match its hash");
   expect_refusal({"bundle", "merge", file("damaged"), "--output", file("joined")}, "does not match its hash");
   EXPECT_FALSE(std::filesystem::exists(file("joined")));
+}
+
+/// The bundle of one entry with the descriptor, as only a hostile writer makes it.
+std::string bundle_of(const std::string& descriptor) {
+  runtime::Artifact artifact;
+  artifact.compiler = {13, 0, 88};
+  artifact.descriptor = descriptor;
+  artifact.target = "sm_80";
+  artifact.entry_point = "f";
+  artifact.cubin.resize(64);
+  runtime::BundleWriter writer;
+  writer.add(runtime::pack(artifact, "0.1.0"));
+  return writer.bytes();
+}
+
+TEST(BundleInput, AnExtractedFileHasAPlainName) {
+  using namespace std::string_literals;
+  const Program program;
+  const std::string out = program.folder().path("extracted");
+  const auto extract = [&](const std::string& descriptor) {
+    return program.run(
+        {"bundle", "extract", program.folder().write("hostile", bundle_of(descriptor)), "--output", out});
+  };
+  for (const std::string& descriptor :
+       {".bashrc\0:x=1"s, "a\0b"s, "../up"s, "/tmp/x"s, ".hidden"s, "-rf"s, "a b"s, "a\nb"s, ""s}) {
+    const Result result = extract(descriptor);
+    EXPECT_EQ(result.exit_code, 2) << descriptor;
+    EXPECT_THAT(result.err, HasSubstr("begins with a letter or a digit"));
+    EXPECT_FALSE(std::filesystem::exists(out)) << descriptor;
+  }
+  EXPECT_EQ(extract("stream_read:x=/../\0"s).exit_code, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), {}), 1);
 }
 
 TEST(BundleInput, BadInputIsOneSentence) {

@@ -75,6 +75,13 @@ TEST(OutputFile, WhyThereCanBeNoneIsSaid) {
               HasSubstr("cannot be written: File name too long with the "));
 }
 
+/// The system would end the name at the NUL.
+TEST(OutputFile, ANameWithANulIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(output_error(folder.path("out") + std::string("\0.cubin", 7)), HasSubstr("contains a NUL"));
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
 /// Left-over files of an earlier process with the same number.
 TEST(OutputFile, LeftoversAreInNobodysWay) {
   const TemporaryFolder folder;

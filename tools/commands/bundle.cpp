@@ -203,17 +203,32 @@ int split_bundle(const BundleOptions& options, Context&) {
   return kExitGood;
 }
 
+/// True for a name of letters, digits, '_', '.' and '-' that begins with a letter or a digit.
+bool is_plain_name(std::string_view name) {
+  constexpr std::string_view kAlphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  const auto is_alphanumeric = [&](char c) { return kAlphanumeric.find(c) != std::string_view::npos; };
+  return !name.empty() && is_alphanumeric(name.front()) &&
+         std::ranges::all_of(name, [&](char c) { return is_alphanumeric(c) || c == '_' || c == '.' || c == '-'; });
+}
+
+/// The file name of an entry. A hostile bundle may hold any descriptor, and its text must not choose the file.
+std::string extracted_name(const BundleRow& row) {
+  std::string name = fmt::format("{}-{}-{:.16}-nvrtc{}.{}", row.descriptor.substr(0, row.descriptor.find(':')),
+                                 row.architecture, row.key, row.compiler, row.code);
+  if (is_plain_name(name)) return name;
+  throw BadInput(name,
+                 "is the name of an entry, but a file name here has only letters, digits, '_', '.' and '-', and begins "
+                 "with a letter or a digit",
+                 "create the bundle again");
+}
+
 int extract_bundle(const BundleOptions& options, Context&) {
   const BundleFile file(options.files.at(0));
   const std::vector<BundleRow> rows = rows_of(file, options);
+  std::vector<std::string> names;
+  for (const BundleRow& row : rows) names.push_back(extracted_name(row));
   make_folder(options.output, "--output");
-  for (const BundleRow& row : rows) {
-    const std::string name = fmt::format("{}-{}-{:.16}-nvrtc{}.{}", row.descriptor.substr(0, row.descriptor.find(':')),
-                                         row.architecture, row.key, row.compiler, row.code);
-    // A hostile bundle may hold any descriptor; a file name has no folder in it.
-    if (name.find('/') != std::string::npos) throw BadInput(name, "is not a file name", "create the bundle again");
-    write_file(options.output, name, file.code(row));
-  }
+  for (std::size_t i = 0; i < rows.size(); ++i) write_file(options.output, names[i], file.code(rows[i]));
   if (options.json) {
     print_json({{"folder", options.output}, {"files", rows.size()}});
   } else {
