@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "runtime/bundle/writer.hpp"
+#include "runtime/cache/disk_cache.hpp"
 #include "tests/tools/program.hpp"
 
 namespace cubit::tools {
@@ -124,6 +125,49 @@ TEST_F(BundleCommand, AFailedKernelLeavesTheOthersInTheBundle) {
   EXPECT_EQ(entries(file("some")).size(), 1u);
 }
 
+TEST_F(BundleCommand, AFailedRunDoesNotReplaceABetterBundle) {
+  const std::string before = test::read_file(whole);
+  const std::string score = "bad=" + program.folder().write("bad.cuh", "modify_score is no device code\n");
+  const Words failing = {"compile", "gqa_decode:score=bad", "--score", score, "--arch", "sm_80", "--bundle"};
+  const auto expect_unwritten = [&](const Words& words, const std::string& reason) {
+    const Result result = program.run(words);
+    EXPECT_EQ(result.exit_code, 1) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("the bundle is not written, because 1 kernel failed" + reason));
+  };
+  expect_unwritten(failing + Words{whole}, " and no other is left to write");
+  expect_unwritten(failing + Words{whole, "stream_read"}, ", and the file has 8 entries while this run made 1");
+  EXPECT_EQ(test::read_file(whole), before);
+  expect_unwritten(failing + Words{file("none")}, " and no other is left to write");
+  EXPECT_FALSE(std::filesystem::exists(file("none")));
+}
+
+/// The cache holds an entry of a newer NVRTC, which a GPU's driver may not load.
+TEST_F(BundleCommand, ShippedKernelsComeFromThisMachinesCompiler) {
+  const std::string bytes = test::read_file(cache_entries().at(0).string());
+  runtime::Artifact newer = runtime::deserialise(bytes);
+  newer.compiler = {99, 0, 0};
+  ASSERT_TRUE(runtime::DiskCache(program.cache(), {}).publish(newer));
+  expect_good(kSmall + Words{"--bundle", file("shipped")});
+  EXPECT_EQ(test::read_file(file("shipped")), test::read_file(whole));
+  expect_good(kSmall + Words{"--output", file("folder"), "--bundle", file("both")});
+  EXPECT_EQ(test::read_file(file("both")), test::read_file(whole));
+  const Result any = program.run_in_shell("CUBIT_COMPILER=any \"$0\" \"$@\"", kSmall + Words{"--bundle", file("any")});
+  EXPECT_EQ(any.exit_code, 0) << any.err;
+  EXPECT_TRUE(
+      std::ranges::any_of(entries(file("any")), [](const auto& row) { return row.at("compiler") == "99.0.0"; }));
+}
+
+TEST_F(BundleCommand, AShardHoldsTheCubinAndThePtxOfAKernel) {
+  for (const char* shard : {"1/2", "2/2"}) {
+    expect_good({"compile", "stream_read", "stream_copy", "--arch", "sm_80", "--ptx", "--shard", shard, "--bundle",
+                 file("shard")});
+    const nlohmann::json rows = entries(file("shard"));
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_NE(rows.at(0).at("code"), rows.at(1).at("code"));
+    EXPECT_EQ(rows.at(0).at("descriptor"), rows.at(1).at("descriptor"));
+  }
+}
+
 TEST_F(BundleCommand, TheCacheFolderGivesTheSameKernels) {
   expect_good({"bundle", "create", "--output", file("created")});
   expect_good({"bundle", "diff", whole, file("created")});
@@ -177,7 +221,8 @@ TEST_F(BundleCommand, ExtractedCubinsAreThoseOfCompile) {
   std::vector<std::string> compiled;
   std::vector<std::string> extracted;
   for (const auto& item : std::filesystem::directory_iterator(file("cubins"))) {
-    compiled.push_back(test::read_file(item.path().string()));
+    // The folder is also a cache folder, whose entries lie in a subfolder.
+    if (item.is_regular_file()) compiled.push_back(test::read_file(item.path().string()));
   }
   for (const auto& item : std::filesystem::directory_iterator(file("extracted"))) {
     extracted.push_back(test::read_file(item.path().string()));

@@ -37,6 +37,9 @@ Examples:
   cubit compile --file kernels.txt --arch sm_80,sm_90a --bundle shard3.cubit --shard 3/16
       the third of 16 machines; cubit bundle merge makes of all 16 files the bytes of one run
 
+With --output, --bundle or --shard the kernels come from this machine's NVRTC. CUBIT_COMPILER=any also takes what other
+versions left in the cache. If kernels fail, a bundle that has more entries than the run made is not replaced.
+
 Exit code: 0 if every kernel is stored, 1 if a kernel failed to compile or could not be stored (the other kernels are
 compiled all the same), 2 for bad input.)";
 
@@ -134,21 +137,55 @@ int report_unstored(const std::vector<CompileResult>& results, Context& context)
 
 std::vector<CompileJob> wanted_jobs(const CompileOptions& options, const Context& context) {
   const Shard shard = options.shard ? parse_shard(*options.shard) : Shard{};
-  std::vector<CompileJob> jobs = plan_jobs(gather(options, context), options.architectures, true);
-  if (options.ptx) jobs = with_ptx(jobs);
-  return shard_of(jobs, shard.index, shard.count);
+  const std::vector<CompileJob> all = plan_jobs(gather(options, context), options.architectures, true);
+  const std::vector<CompileJob> jobs = shard_of(all, shard.index, shard.count);
+  return options.ptx ? with_ptx(jobs) : jobs;  // a kernel's cubin and PTX are in one shard
 }
 
-/// "ship.cubit: 812 entries, 14.2 MiB" and how fast they were made.
-std::string bundle_summary(const std::string& path, const BundleBuilder& builder, std::uint64_t bytes,
-                           const std::vector<CompileResult>& results, double seconds) {
+/// The number of entries of the bundle at `path`; 0 if there is none.
+std::uint64_t entries_of_bundle_at(const std::string& path) {
+  try {
+    return BundleFile(path).entries();
+  } catch (const BadInput&) {
+    return 0;
+  }
+}
+
+/// Says why a run with failed kernels must not write the bundle, or returns "".
+std::string reason_not_to_write(const std::string& path, const BundleBuilder& builder, std::ptrdiff_t failed) {
+  if (failed == 0) return {};
+  const std::string failures = fmt::format("{} {} failed", failed, failed == 1 ? "kernel" : "kernels");
+  if (builder.entries() == 0) return failures + " and no other is left to write";
+  const std::uint64_t before = entries_of_bundle_at(path);
+  if (before <= builder.entries()) return {};
+  return fmt::format("{}, and the file has {} entries while this run made {}", failures, before, builder.entries());
+}
+
+std::ptrdiff_t failures_of(const std::vector<CompileResult>& results) {
+  return std::ranges::count_if(results, [](const CompileResult& result) { return !result.error.empty(); });
+}
+
+/// Writes the bundle. Returns "ship.cubit: 812 entries, 14.2 MiB". A failed run does not replace a better bundle; the
+/// function then says why, and returns "".
+std::string store_bundle(const std::string& path, const BundleBuilder& builder, std::ptrdiff_t failed,
+                         Context& context) {
+  const std::string reason = reason_not_to_write(path, builder, failed);
+  if (!reason.empty()) {
+    context.console.say(fmt::format("{}: the bundle is not written, because {}", path, reason));
+    return {};
+  }
+  const std::uint64_t bytes = builder.write(path);
+  return fmt::format("{}: {} {}, {}\n", printable(path), builder.entries(),
+                     builder.entries() == 1 ? "entry" : "entries", format_bytes(static_cast<double>(bytes)));
+}
+
+/// How many kernels were made, and how fast.
+std::string speed_text(const std::vector<CompileResult>& results, double seconds) {
   const auto compiled = std::ranges::count_if(results, [](const CompileResult& result) { return result.compiled; });
-  const auto failed = std::ranges::count_if(results, [](const CompileResult& result) { return !result.error.empty(); });
+  const auto failed = failures_of(results);
   const auto cached = static_cast<std::ptrdiff_t>(results.size()) - compiled - failed;
-  return fmt::format("{}: {} {}, {}\n{} compiled, {} cached, {} failed in {}, {:.1f} kernels per second\n",
-                     printable(path), builder.entries(), builder.entries() == 1 ? "entry" : "entries",
-                     format_bytes(static_cast<double>(bytes)), compiled, cached, failed, format_seconds(seconds),
-                     static_cast<double>(compiled) / seconds);
+  return fmt::format("{} compiled, {} cached, {} failed in {}, {:.1f} kernels per second\n", compiled, cached, failed,
+                     format_seconds(seconds), static_cast<double>(compiled) / seconds);
 }
 
 void report(const CompileOptions& options, const std::vector<CompileResult>& results, const std::string& summary) {
@@ -164,6 +201,7 @@ void report(const CompileOptions& options, const std::vector<CompileResult>& res
 }
 
 int compile(const CompileOptions& options, Context& context) {
+  if (options.output || options.bundle || options.shard) context.use_own_compiler();
   const std::vector<CompileJob> jobs = wanted_jobs(options, context);
   if (options.output) make_folder(*options.output, "--output");
   const int threads =
@@ -171,15 +209,20 @@ int compile(const CompileOptions& options, Context& context) {
   BundleBuilder builder;
   const auto keep = [&](CompileResult& result) {
     if (options.bundle) builder.add_kernel(result.job.descriptor, result.kernel, result.cubin);
-    if (!options.output) result.cubin = {};  // a bundle of thousands of kernels is kept compressed alone
+    if (options.output) return;  // which needs the code later
+    result.cubin = {};
+    result.handle.reset();  // it holds the code as well
   };
   const auto start = std::chrono::steady_clock::now();
   const std::vector<CompileResult> results = compile_all(jobs, threads, context, keep);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (options.output) write_cubins(*options.output, results, context);
-  const std::uint64_t bytes = options.bundle ? builder.write(*options.bundle) : 0;
-  report(options, results,
-         options.bundle ? bundle_summary(*options.bundle, builder, bytes, results, elapsed.count()) : "");
+  std::string summary;
+  if (options.bundle) {
+    summary = store_bundle(*options.bundle, builder, failures_of(results), context);
+    summary += speed_text(results, elapsed.count());
+  }
+  report(options, results, summary);
   const int stored = options.output || options.bundle ? kExitGood : report_unstored(results, context);
   return std::max(stored, report_failures(results, context));
 }

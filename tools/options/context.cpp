@@ -56,6 +56,11 @@ std::string Context::resolved(const std::string& descriptor) const {
   return text;
 }
 
+void Context::use_own_compiler() {
+  const char* variable = std::getenv("CUBIT_COMPILER");  // the variable that the library reads
+  if (variable == nullptr || *variable == '\0') compiler = CUBIT_COMPILER_EXACT;
+}
+
 Engine Context::cache_at(const std::string& folder) {
   EngineOptions options;
   options.cache_dir = folder.c_str();
@@ -78,6 +83,7 @@ Engine Context::engine(cubit_compile_policy policy, LogFunction log) const {
   EngineOptions options;
   if (cache_dir) options.cache_dir = cache_dir->c_str();
   options.compile = policy;
+  options.compiler = compiler;
   options.log = std::move(log);
   return Engine(std::move(options));
 }

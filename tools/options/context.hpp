@@ -19,6 +19,7 @@ namespace cubit::tools {
 struct Context {
   std::optional<std::string> cache_dir;
   std::string compile;  ///< "allow", "never", or empty: the environment decides
+  cubit_compiler_policy compiler = CUBIT_COMPILER_FROM_ENVIRONMENT;
   bool verbose = false;
   Console console;
   std::vector<std::string> scores;  ///< values of --score
@@ -32,6 +33,9 @@ struct Context {
   /// for commands that report something before they need an engine.
   void require_cache_folder() const;
   Engine engine(LogFunction log) const;
+  /// Lets only entries of this machine's NVRTC answer, unless CUBIT_COMPILER says otherwise. For kernels to ship, which
+  /// must not depend on the compilers whose entries the cache happens to hold.
+  void use_own_compiler();
   /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache.
   Engine cache_reader(LogFunction log = {}) const;
   /// An engine that never compiles, with the cache folder `folder`.
