@@ -1,4 +1,4 @@
-// Builds the commands that compile what is missing: one command per architecture.
+// Builds the commands that compile what is missing: one command per architecture and kind of code.
 #include "runtime/missing.hpp"
 
 #include <fmt/format.h>
@@ -6,29 +6,31 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace cubit::runtime {
 namespace {
 
-/// The command-line tool compiles descriptors for GPUs only. A user's own source is cached by the program that provides
-/// it, and PTX by the program that executes it.
+/// A user's own source is cached by the program that provides it. The same holds for a descriptor that names code of
+/// the user by name and hash ("tanh@0123456789abcdef"), because a command would need the file of that code.
 bool tool_can_compile(const MissingKernel& kernel) {
-  return !kernel.is_callers_own && kernel.code == codegen::Code::cubin;
+  return !kernel.is_callers_own && kernel.descriptor.find('@') == std::string::npos;
 }
 
 /// A descriptor for a shell. No descriptor of an operator contains a quote.
 std::string quoted(const std::string& descriptor) { return fmt::format("'{}'", descriptor); }
 
 std::string commands_for(const std::set<MissingKernel>& missing) {
-  std::map<std::string, std::set<std::string>> descriptors_by_target;
+  std::map<std::pair<std::string, codegen::Code>, std::set<std::string>> descriptors_by_target;
   for (const MissingKernel& kernel : missing) {
-    if (tool_can_compile(kernel)) descriptors_by_target[kernel.target].insert(kernel.descriptor);
+    if (tool_can_compile(kernel)) descriptors_by_target[{kernel.target, kernel.code}].insert(kernel.descriptor);
   }
   std::string commands;
   for (const auto& [target, descriptors] : descriptors_by_target) {
     commands += commands.empty() ? "cubit compile" : " && cubit compile";
     for (const std::string& descriptor : descriptors) commands += " " + quoted(descriptor);
-    commands += " --arch " + target;
+    commands += " --arch " + target.first;
+    if (target.second == codegen::Code::ptx) commands += " --ptx";
   }
   return commands;
 }

@@ -1,6 +1,7 @@
 // Proves: the engine looks in memory, then on disk, then compiles; each key has one flight; failures are forgotten; no
 // lock is held while compiling; never-compile mode gives the right errors.
 #include "runtime/engine.hpp"
+#include "runtime/missing.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -326,15 +327,34 @@ TEST_F(NeverCompileTest, AMissOfACallersOwnSourceDoesNotNameACommandThatCannotMa
                                     testing::Not(HasSubstr("cubit compile"))));
 }
 
-/// The command-line tool does not put PTX into a cache either.
-TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeDoesNotEither) {
+/// The tool would need the file of the user's code, which has a name and a hash in the descriptor.
+TEST_F(NeverCompileTest, AMissWithCodeOfTheUserDoesNotEither) {
+  auto scored = test::small_source("score=tanh@0123456789abcdef");
+  Engine engine(never(), {}, compiler());
+  EXPECT_THAT(failure_of([&] { engine.get(scored); }).what(),
+              AllOf(HasSubstr("an engine that may compile and has the same cache folder"),
+                    testing::Not(HasSubstr("cubit compile"))));
+}
+
+TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeNamesTheCommandThatCompilesPtx) {
   auto ptx = test::small_source();
   ptx.code = codegen::Code::ptx;
   Engine engine(never(), {}, compiler());
   EXPECT_THAT(failure_of([&] { engine.get(ptx); }).what(),
               AllOf(HasSubstr("small:first for cpu:sm_90a"),
-                    HasSubstr("an engine that may compile and has the same cache folder, or allow compilation"),
-                    testing::Not(HasSubstr("cubit compile"))));
+                    HasSubstr("(cubit compile 'small:first' --arch sm_90a --ptx), or allow compilation")));
+}
+
+TEST(NotCachedTest, EachArchitectureAndKindOfCodeHasACommand) {
+  const std::vector<MissingKernel> missing = {{"b:x", "sm_90a"},
+                                              {"a:x", "sm_90a", codegen::Code::ptx},
+                                              {"a:x", "sm_90a"},
+                                              {"c:x", "sm_80", codegen::Code::ptx},
+                                              {"a:score=s@0123456789abcdef", "sm_80"}};
+  EXPECT_THAT(not_cached(missing).what(),
+              HasSubstr("compile them beforehand (cubit compile 'c:x' --arch sm_80 --ptx && "
+                        "cubit compile 'a:x' 'b:x' --arch sm_90a && cubit compile 'a:x' --arch sm_90a --ptx), or get "
+                        "them once from an engine that may compile"));
 }
 
 TEST_F(NeverCompileTest, WhatIsOnDiskIsServed) {
