@@ -23,13 +23,13 @@ Examples:
   cubit compile --file kernels.txt --arch sm_80,sm_90a --bundle ship.cubit
       compiles every kernel of a list and writes one file (see cubit compile --help)
   cubit bundle create --output ship.cubit --cache-dir ship/
-      the kernels that a cache folder holds
+      the kernels that a cache folder holds, but for entries that an engine would not use
   cubit bundle list ship.cubit
   cubit bundle merge shard1.cubit shard2.cubit --output ship.cubit
   cubit bundle split ship.cubit --arch sm_90a --output h100.cubit
   cubit bundle diff old.cubit new.cubit
 
-Exit code: 0 success; 1 verify found damage, diff found a difference, or create found a damaged entry; 2 bad input.)";
+Exit code: 0 success; 1 verify found damage, diff found a difference, or create left out an entry; 2 bad input.)";
 
 struct BundleOptions {
   std::vector<std::string> files;

@@ -238,7 +238,7 @@ void add_compile(CLI::App& app, Context& context) {
   command->add_option("--jobs", options->jobs, "Threads (default: one per core)")->check(CLI::Range(1, 256));
   command->add_option("--output", options->output,
                       "Also write the cubins as files to this folder, which is then a cache folder as well");
-  command->add_option("--bundle", options->bundle, "Write the kernels to this file, as one bundle");
+  command->add_option("--bundle", options->bundle, "Also write the kernels to this file, as one bundle");
   command->add_option("--shard", options->shard, "Compile one part of the work: 3/16 is the third of 16 parts");
   command->add_flag("--ptx", options->ptx, "Also compile PTX, which CPU devices execute");
   command->add_flag("--json", options->json, "Print an array of JSON objects");
