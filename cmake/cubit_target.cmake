@@ -21,7 +21,7 @@ if(CMAKE_UNITY_BUILD)
 endif()
 if(CUBIT_SANITIZE)
   target_compile_options(cubit_flags INTERFACE -fsanitize=${CUBIT_SANITIZE} -fno-omit-frame-pointer
-                                               -fno-sanitize-recover=all)
+                                               -fno-sanitize-recover=all -DCUBIT_SANITIZED)
   target_link_options(cubit_flags INTERFACE -fsanitize=${CUBIT_SANITIZE})
 endif()
 

@@ -76,6 +76,7 @@ PackedEntry pack(const Artifact& artifact, std::string_view library) {
                             .code_bytes = static_cast<std::uint32_t>(code.size()),
                             .block_hash = content_hash(block),
                             .code_hash = content_hash(code)};
+  block.shrink_to_fit();  // the compressor's buffer is larger than the code
   return {record, std::move(block)};
 }
 

@@ -157,6 +157,27 @@ TEST_F(BundleCommand, ShippedKernelsComeFromThisMachinesCompiler) {
       std::ranges::any_of(entries(file("any")), [](const auto& row) { return row.at("compiler") == "99.0.0"; }));
 }
 
+/// A bundle of thousands of kernels is kept compressed alone. The kernels here are padded to a size that shows.
+TEST_F(BundleCommand, CompiledCodeDoesNotStayInMemory) {
+#ifdef CUBIT_SANITIZED
+  GTEST_SKIP() << "a sanitizer keeps freed memory";
+#endif
+  constexpr long kCodeBytes = 40L << 20;
+  const runtime::DiskCache cache(program.cache(), {});
+  for (runtime::CacheEntry& entry : cache.list()) {
+    ASSERT_TRUE(entry.artifact);
+    entry.artifact->cubin.resize(kCodeBytes);
+    ASSERT_TRUE(cache.publish(*entry.artifact));
+  }
+  const Result one = program.run({"compile", "merge", "--arch", "sm_80", "--bundle", file("one"), "--jobs", "1"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const Result all = program.run(kSmall + Words{"--bundle", file("all"), "--jobs", "1"});
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("8 cached"));
+  EXPECT_GT(one.peak_bytes, kCodeBytes);
+  EXPECT_LT(all.peak_bytes, one.peak_bytes + 3 * kCodeBytes);
+}
+
 TEST_F(BundleCommand, AShardHoldsTheCubinAndThePtxOfAKernel) {
   for (const char* shard : {"1/2", "2/2"}) {
     expect_good({"compile", "stream_read", "stream_copy", "--arch", "sm_80", "--ptx", "--shard", shard, "--bundle",

@@ -1,6 +1,7 @@
 #include "tests/tools/program.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,10 +30,15 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return argv;
 }
 
-int wait_for(pid_t child) {
+/// Returns the exit code and the memory.
+Result wait_for(pid_t child) {
   int status = 0;
-  if (::waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  rusage usage{};
+  if (::wait4(child, &status, 0, &usage) != child) throw std::runtime_error("wait4");
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .peak_bytes = usage.ru_maxrss * 1024,
+          .out = {},
+          .err = {}};
 }
 
 }  // namespace
@@ -72,8 +78,10 @@ Result Program::start(const char* file, std::vector<std::string> words, const st
     ::unsetenv("CUBIT_COMPILE");
     become(file, argv);
   }
-  const int exit_code = wait_for(child);
-  return {.exit_code = exit_code, .out = read_file(out), .err = read_file(err)};
+  Result result = wait_for(child);
+  result.out = read_file(out);
+  result.err = read_file(err);
+  return result;
 }
 
 }  // namespace cubit::tools::test

@@ -11,7 +11,8 @@
 namespace cubit::tools::test {
 
 struct Result {
-  int exit_code = -1;  ///< 128 + signal if it was killed
+  int exit_code = -1;   ///< 128 + signal if it was killed
+  long peak_bytes = 0;  ///< of resident memory
   std::string out;
   std::string err;
 

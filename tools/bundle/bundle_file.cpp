@@ -76,7 +76,7 @@ BundleRow row_of(std::uint64_t index, const runtime::BundleRecord& record, const
 }
 
 /// The entries of a cache folder, read and refused as an engine with the settings of the environment does.
-std::vector<runtime::CacheEntry> entries_of(const std::string& folder) {
+std::vector<runtime::CacheEntry> cache_entries_in(const std::string& folder) {
   const std::string trust = runtime::Settings::from_environment().cache_trust;
   const runtime::DiskCache cache(folder, {}, {.trust = runtime::Trust::parse(trust), .is_system = true});
   if (cache.readable()) return cache.list();
@@ -179,7 +179,7 @@ void BundleBuilder::add(const BundleFile& file, const BundleRow& row) {
 std::vector<std::string> BundleBuilder::add_folder(const std::string& folder,
                                                    const std::vector<std::string>& architectures) {
   std::vector<std::string> faults;
-  for (const runtime::CacheEntry& entry : as_bad_input([&] { return entries_of(folder); })) {
+  for (const runtime::CacheEntry& entry : as_bad_input([&] { return cache_entries_in(folder); })) {
     if (!entry.artifact) {
       faults.push_back(fmt::format("cache entry {}: {}", entry.id, entry.damage));
       continue;

@@ -210,7 +210,8 @@ int compile(const CompileOptions& options, Context& context) {
   const auto keep = [&](CompileResult& result) {
     if (options.bundle) builder.add_kernel(result.job.descriptor, result.kernel, result.cubin);
     if (options.output) return;  // which needs the code later
-    result.cubin = {};
+    // A bundle of thousands of kernels is kept compressed alone. Assigning {} would keep the vector's memory.
+    result.cubin = std::vector<std::byte>();
     result.handle.reset();  // it holds the code as well
   };
   const auto start = std::chrono::steady_clock::now();

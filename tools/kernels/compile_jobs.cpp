@@ -53,6 +53,10 @@ Targets find_targets(const std::optional<std::string>& architectures, bool use_d
   return {usual_architectures(), false};
 }
 
+/// An engine keeps every kernel that it returned. After so much code a thread takes a new engine, so that the memory of
+/// a long run stays bounded if nobody else keeps the kernels.
+constexpr std::size_t kBytesPerEngine = std::size_t{32} << 20;
+
 CompileResult compile_one(const CompileJob& job, const Engine& engine) {
   CompileResult result{.job = job, .error = {}, .kernel = {}, .cubin = {}, .handle = {}};
   const auto start = std::chrono::steady_clock::now();
@@ -148,15 +152,21 @@ std::vector<CompileResult> compile_all(const std::vector<CompileJob>& jobs, int 
   std::vector<CompileResult> results(jobs.size());
   // Each thread has an engine of its own, so that the engine's counters show whether this call compiled. The engines
   // share the disk cache, which lets only one of them compile a key.
-  std::vector<Engine> engines;
-  for (std::size_t i = 0; i < std::min<std::size_t>(threads, jobs.size()); ++i) engines.push_back(context.engine());
+  std::vector<std::optional<Engine>> engines;
+  for (std::size_t i = 0; i < std::min<std::size_t>(threads, jobs.size()); ++i) engines.emplace_back(context.engine());
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> done{0};
   std::atomic<std::size_t> compiled{0};
   const auto start = std::chrono::steady_clock::now();
   const auto work = [&](std::size_t worker) {
+    std::size_t kept_bytes = 0;
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
-      results[i] = compile_one(jobs[i], engines[worker]);
+      if (kept_bytes > kBytesPerEngine) {
+        engines[worker].emplace(context.engine());
+        kept_bytes = 0;
+      }
+      results[i] = compile_one(jobs[i], *engines[worker]);
+      kept_bytes += results[i].cubin.size();
       hand_over(results[i], each);
       if (results[i].compiled || !results[i].error.empty()) ++compiled;
       const std::size_t now_done = ++done;
