@@ -142,7 +142,7 @@ void add_special_values(Element element, Quantised type, std::int64_t rows, std:
     if (row % 4 == 1) set(row, column, row % 8 == 1 ? most_of(type) : -most_of(type));
     if (row % 4 == 2) set(row, column, std::numeric_limits<float>::quiet_NaN());
     if (row % 4 == 3) set(row, column, kInfinity);
-    if (row % 4 == 3) set(row, column + 1, -kInfinity);
+    if (row % 8 == 3) set(row, column + 1, -kInfinity);
   }
 }
 

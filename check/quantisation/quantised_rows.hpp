@@ -65,7 +65,8 @@ void set_result(cubit_quantised_rows& arguments, const ResultShape& shape, std::
                 const void* scale);
 
 /// Overwrites values of 16-bit rows so that every case of the formulas occurs: row 1 of every four has the largest code
-/// as its largest magnitude, so that its scale is 1; row 2 has a NaN, row 3 infinities of both signs.
+/// as its largest magnitude, so that its scale is 1; row 2 has a NaN, row 3 an infinity. Of every two rows 3, the first
+/// has infinities of both signs. The second has only a positive infinity, which the gate functions keep.
 void add_special_values(Element element, Quantised type, std::int64_t rows, std::int64_t columns, char* data);
 /// A given scale for 16-bit rows, such that some of the values saturate. `pattern`: of check/random_rows.hpp.
 float made_up_scale(Element element, Quantised type, std::int64_t count, const char* data, int pattern);

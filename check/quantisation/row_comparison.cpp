@@ -33,8 +33,10 @@ double half_step(Quantised type, double steps) {
 /// The smallest magnitude that rounds to infinity.
 double limit_of(Element element) { return element == Element::fp16 ? 65520 : 0x1.ffp127; }
 
-/// Whether a value may round to the largest number or to infinity, so that both are right.
+/// Whether a finite value may round to the largest number or to infinity, so that both are right. The slack of an
+/// infinite value may be infinite as well, and allows nothing.
 bool is_at_limit(Element element, double value, double slack) {
+  if (!std::isfinite(value)) return false;
   return std::fabs(std::fabs(value) - limit_of(element)) <= allowance(element, limit_of(element), slack);
 }
 

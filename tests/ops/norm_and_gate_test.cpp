@@ -4,8 +4,12 @@
 #include <cubit/norm_quantize.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "check/quantisation/row_comparison.hpp"
 #include "ops/gate_quantize/gate_quantize.hpp"
@@ -182,6 +186,75 @@ TEST(GateProblem, ComparesCodesByHalfAStep) {
   codes[1] = 127;
   scale *= 1.01f;
   EXPECT_GT(problem->compare(got).error, 1);
+}
+
+/// One row of 16 fp16 products gate · up with the activation silu. All ups are 1.
+class GateRow {
+ public:
+  explicit GateRow(std::vector<std::uint16_t> gates) : gates_(std::move(gates)) {}
+
+  double error(const char* text, std::vector<const void*> got) {
+    std::vector<check::Tensor> tensors = {{"gate", "F16", {1, 16}, {}, gates_.data()},
+                                          {"up", "F16", {1, 16}, {}, ups_.data()}};
+    if (gate_quantize::parse(text).reads_scale()) tensors.push_back({"scale", "F32", {1}, {}, &scale_});
+    return check::find_problems(text).problem(text, tensors, {})->compare(got).error;
+  }
+
+ private:
+  std::vector<std::uint16_t> gates_;
+  std::vector<std::uint16_t> ups_ = std::vector<std::uint16_t>(16, 0x3c00);
+  float scale_ = 1;
+};
+
+constexpr double kWrong = std::numeric_limits<double>::infinity();
+
+TEST(GateProblem, AnInfiniteGateMakesTheScaleNan) {
+  std::vector<std::uint16_t> gates(16, 0);
+  gates[4] = 0x7c00;
+  GateRow row(gates);
+  std::vector<std::uint8_t> bytes(16, 0);
+  float scale = std::numeric_limits<float>::quiet_NaN();
+  std::int32_t zero_point = 0;
+  for (const char* const text : {"gate_quantize", "gate_quantize:output=fp8_e4m3"})
+    EXPECT_EQ(row.error(text, {bytes.data(), &scale}), 0) << text;
+  EXPECT_EQ(row.error("gate_quantize:scheme=asymmetric", {bytes.data(), &scale, &zero_point}), 0);
+  for (const float finite : {1.f, 516.f}) {
+    scale = finite;
+    for (const char* const text : {"gate_quantize", "gate_quantize:output=fp8_e4m3"})
+      EXPECT_EQ(row.error(text, {bytes.data(), &scale}), kWrong) << text;
+    EXPECT_EQ(row.error("gate_quantize:scheme=asymmetric", {bytes.data(), &scale, &zero_point}), kWrong);
+  }
+  scale = std::numeric_limits<float>::quiet_NaN();
+  bytes[4] = 127;
+  EXPECT_EQ(row.error("gate_quantize", {bytes.data(), &scale}), kWrong);
+}
+
+TEST(GateProblem, AnInfiniteGateStaysInfiniteOrSaturates) {
+  std::vector<std::uint16_t> gates(16, 0);
+  gates[4] = 0x7c00;
+  GateRow row(gates);
+  std::vector<std::uint16_t> values = gates;
+  EXPECT_EQ(row.error("gate_quantize:output=unquantised", {values.data()}), 0);
+  values[4] = 0x7bff;  // the largest finite number
+  EXPECT_EQ(row.error("gate_quantize:output=unquantised", {values.data()}), kWrong);
+  std::vector<std::uint8_t> bytes(16, 0);
+  EXPECT_EQ(row.error("gate_quantize:scale=tensor", {bytes.data()}), kWrong);
+  bytes[4] = 127;
+  EXPECT_EQ(row.error("gate_quantize:scale=tensor", {bytes.data()}), 0);
+  EXPECT_EQ(row.error("gate_quantize:scale=tensor,output=fp8_e4m3", {bytes.data()}), 0) << "0x7f is NaN";
+  bytes[4] = 0x7e;  // 448
+  EXPECT_EQ(row.error("gate_quantize:scale=tensor,output=fp8_e4m3", {bytes.data()}), kWrong);
+}
+
+TEST(SpecialRows, HaveARowWithAPositiveInfinityAlone) {
+  constexpr int kRows = 8;
+  constexpr int kColumns = 16;
+  std::vector<std::uint16_t> values(kRows * kColumns, 0);
+  check::quantisation::add_special_values(Element::fp16, Quantised::int8, kRows, kColumns,
+                                          reinterpret_cast<char*>(values.data()));
+  const auto last = values.end() - kColumns;
+  EXPECT_EQ(std::count(last, values.end(), 0x7c00), 1);
+  EXPECT_EQ(std::count(last, values.end(), 0), kColumns - 1);
 }
 
 // Compiles every thirteenth descriptor for one architecture, in rotation. tests/cover compiles and runs others.
