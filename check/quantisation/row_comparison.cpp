@@ -25,9 +25,8 @@ double allowance(Element element, double value, double slack) {
 /// Half a step of the code beside a number of steps.
 double half_step(Quantised type, double steps) {
   if (type == Quantised::int8) return 0.5;
-  int exponent = 0;
-  std::frexp(steps, &exponent);  // steps = f * 2^exponent, f from 1/2 to 1
-  return std::ldexp(1.0, std::max(exponent - 1, kE4m3.least_exponent) - kE4m3.fraction_bits - 1);
+  // ilogb(0) is below every exponent.
+  return std::ldexp(1.0, std::max(std::ilogb(steps), kE4m3.least_exponent) - kE4m3.fraction_bits - 1);
 }
 
 /// The smallest magnitude that rounds to infinity.

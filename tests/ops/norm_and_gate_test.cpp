@@ -246,6 +246,15 @@ TEST(GateProblem, AnInfiniteGateStaysInfiniteOrSaturates) {
   EXPECT_EQ(row.error("gate_quantize:scale=tensor,output=fp8_e4m3", {bytes.data()}), kWrong);
 }
 
+TEST(GateProblem, AllowsHalfASubnormalStepOfE4m3AtZero) {
+  GateRow row(std::vector<std::uint16_t>(16, 0));
+  std::vector<std::uint8_t> bytes(16, 0);
+  const char* const text = "gate_quantize:scale=tensor,output=fp8_e4m3";
+  EXPECT_EQ(row.error(text, {bytes.data()}), 0);
+  bytes[4] = 0x01;  // 2^-9
+  EXPECT_GT(row.error(text, {bytes.data()}), 1);
+}
+
 TEST(SpecialRows, HaveARowWithAPositiveInfinityAlone) {
   constexpr int kRows = 8;
   constexpr int kColumns = 16;
