@@ -25,6 +25,7 @@ class NormProblem final : public Problem {
   /// Checks the tensors. Throws Failure(invalid_argument).
   NormProblem(const NormQuantize& descriptor, Tensors inputs, double epsilon)
       : descriptor_(descriptor), inputs_(std::move(inputs)), epsilon_(static_cast<float>(epsilon)) {
+    ops::norm_quantize::check_epsilon(epsilon);
     const Tensor& input = *inputs_.find("input");
     require_rank(input, 2, "[rows, columns]");
     shape_ = {descriptor, input.shape[0], input.shape[1], descriptor.input};

@@ -1,7 +1,7 @@
 // Turns a norm_quantize descriptor into a kernel's source and report, and public arguments into a launch.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -29,11 +29,6 @@ std::vector<Field<NormQuantize>> make_fields() {
       flag_field<NormQuantize>("bias", "whether a bias is added to the normalised row", &NormQuantize::bias));
   table.push_back(quantisation::element_field<NormQuantize>("input", "type of the rows", &NormQuantize::input));
   return table;
-}
-
-void check_epsilon(float epsilon) {
-  if (std::isfinite(epsilon) && epsilon >= 0) return;
-  throw Failure(Status::invalid_argument, fmt::format("epsilon = {}", epsilon), "it must be finite and not negative");
 }
 
 /// Allows the sum in the place of a tensor that is read only if both have the same stride: a thread reads its values
@@ -69,6 +64,12 @@ void check_tensors(const NormQuantize& descriptor, const PointerChecks& pointers
 const std::vector<Field<NormQuantize>>& fields() {
   static const auto& table = never_destroyed(make_fields());
   return table;
+}
+
+void check_epsilon(double epsilon) {
+  if (epsilon >= std::numeric_limits<float>::min() && epsilon <= std::numeric_limits<float>::max()) return;
+  throw Failure(Status::invalid_argument, fmt::format("epsilon = {}", epsilon),
+                "it must be positive and a normal number of float", "accepted: numbers from 2^-126 to 3.4e38");
 }
 
 NormQuantize parse(std::string_view text) {

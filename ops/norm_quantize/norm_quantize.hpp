@@ -22,6 +22,10 @@ const std::vector<Field<NormQuantize>>& fields();
 /// Throws Failure(invalid_argument) with the rule that `text` breaks.
 NormQuantize parse(std::string_view text);
 
+/// Throws Failure(invalid_argument) unless `epsilon` is positive and a normal number of float: squares that underflow
+/// are small beside such a number.
+void check_epsilon(double epsilon);
+
 codegen::KernelSource make_source(const NormQuantize& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const NormQuantize& descriptor, const codegen::Architecture& architecture);
 /// `pointers` are the descriptor's. Throws Failure(invalid_argument) for what <cubit/norm_quantize.h> rules out.

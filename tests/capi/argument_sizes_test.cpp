@@ -78,7 +78,7 @@ struct OldGateQuantize {  // without `rows` and `columns`, which have no default
   cubit_quantised_rows result;
   std::int64_t gate_stride, up_stride;
 };
-struct OldNormQuantize {  // without `epsilon`, whose default is 0
+struct OldNormQuantize {  // without `epsilon`, which has no default
   std::size_t size;
   const void *input, *residual;
   void* sum;
@@ -316,8 +316,9 @@ TEST_F(ArgumentSizes, NormQuantize) {
   fill_result(arguments.result);
   arguments.input_stride = arguments.columns = 64;
   arguments.rows = 2;
+  arguments.epsilon = 1e-5f;
   expect_newer(kernel("norm_quantize"), arguments, "cubit_norm_quantize_arguments");
-  EXPECT_EQ(launch(kernel("norm_quantize"), older<OldNormQuantize>(arguments)), "");
+  EXPECT_THAT(launch(kernel("norm_quantize"), older<OldNormQuantize>(arguments)), HasSubstr("epsilon = 0"));
 }
 
 TEST_F(ArgumentSizes, Quantize) {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -89,6 +91,7 @@ cubit_norm_quantize_arguments norm_arguments() {
   arguments.result.output_stride = arguments.input_stride = arguments.residual_stride = arguments.sum_stride = 128;
   arguments.rows = 3;
   arguments.columns = 128;
+  arguments.epsilon = 1e-5f;
   return arguments;
 }
 
@@ -114,7 +117,12 @@ TEST(NormLaunch, RefusesByName) {
     const NormQuantize descriptor = norm_quantize::parse("norm_quantize:residual=true");
     expect_refused([&] { tests::encode(descriptor, &arguments, tests::h200()); }, sentence);
   };
-  refused([](Given& a) { a.epsilon = -1; }, "epsilon = -1: it must be finite and not negative");
+  const std::string rule =
+      ": it must be positive and a normal number of float; accepted: numbers from 2^-126 to 3.4e38";
+  refused([](Given& a) { a.epsilon = -1; }, "epsilon = -1" + rule);
+  refused([](Given& a) { a.epsilon = 0; }, "epsilon = 0" + rule);
+  refused([](Given& a) { a.epsilon = 0x1p-127f; }, "epsilon = 5.877471754111438e-39" + rule);
+  refused([](Given& a) { a.epsilon = std::numeric_limits<float>::infinity(); }, "epsilon = inf" + rule);
   refused([](Given& a) { a.reserved = 1; }, "reserved = 1: it must be 0");
   refused([](Given& a) { a.sum = nullptr; }, "sum = NULL: the tensor is needed");
   refused([](Given& a) { a.weight = address(0x3008); },
@@ -157,7 +165,7 @@ TEST(NormProblem, ComparesTheSumAndTheNorm) {
                                               {"residual", "F16", {1, 16}, {}, twos.data()},
                                               {"weight", "F16", {16}, {}, twos.data()}};
   const char* const text = "norm_quantize:output=unquantised,residual=true";
-  const auto problem = check::find_problems(text).problem(text, tensors, {{"epsilon", 0}});
+  const auto problem = check::find_problems(text).problem(text, tensors, {{"epsilon", 0x1p-126}});
   std::vector<std::uint16_t> sums(16, 0x4200);    // 3
   std::vector<std::uint16_t> result(16, 0x4000);  // 3 / 3 * 2
   const void* got[] = {sums.data(), result.data()};

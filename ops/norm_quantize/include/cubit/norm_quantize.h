@@ -32,7 +32,7 @@ typedef struct cubit_norm_quantize_arguments {
   int64_t sum_stride;      /* read with residual=true only */
   int32_t rows;            /* 0: nothing is launched */
   int32_t columns;         /* a multiple of 16 (layout=col32: of 32) from 16 to 32768 */
-  float epsilon;           /* finite and not negative */
+  float epsilon;           /* a positive normal float: from 2^-126 to 3.4e38 */
   int32_t reserved;        /* 0 */
 } cubit_norm_quantize_arguments;
 
