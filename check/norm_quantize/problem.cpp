@@ -171,11 +171,14 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   return std::make_unique<NormProblem>(descriptor, std::move(taken), epsilon);
 }
 
-std::string random_help() { return quantisation::RowSizes::help(); }
+std::string random_help() { return quantisation::RowSizes::help() + ", epsilon (1e-5)"; }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const NormQuantize descriptor = parse(text);
-  quantisation::RowSizes sizes = quantisation::read_row_sizes(numbers, "norm_quantize");
+  Numbers size_numbers = numbers;
+  const auto given = size_numbers.extract("epsilon");
+  const double epsilon = given.empty() ? kEpsilon : given.mapped();
+  quantisation::RowSizes sizes = quantisation::read_row_sizes(size_numbers, "norm_quantize");
   ops::quantisation::check_row_sizes(sizes.rows, sizes.columns, ops::quantisation::column_multiple(descriptor),
                                      ops::quantisation::kMostComputingThreads);
   Tensors inputs;
@@ -191,7 +194,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   // Normalised values are mostly below 3, so that some of them saturate.
   constexpr float kLargest = 3;
   if (descriptor.reads_scale()) quantisation::add_scale(inputs, kLargest / quantisation::most_of(descriptor.output));
-  return std::make_unique<NormProblem>(descriptor, std::move(inputs), kEpsilon);
+  return std::make_unique<NormProblem>(descriptor, std::move(inputs), epsilon);
 }
 
 }  // namespace cubit::check::norm_quantize

@@ -177,6 +177,25 @@ TEST(NormProblem, ComparesTheSumAndTheNorm) {
   EXPECT_EQ(problem->compare(got).error, std::numeric_limits<double>::infinity());
 }
 
+TEST(NormProblem, TakesEpsilonBesideMadeUpSizes) {
+  const auto make = [](const check::Numbers& numbers) {
+    return check::find_problems("norm_quantize").random("norm_quantize", numbers, 1);
+  };
+  const auto problem = make({{"rows", 2}, {"columns", 16}, {"epsilon", 0.25}});
+  std::vector<void*> addresses(problem->inputs().size() + problem->outputs().size(), address(0x1000));
+  const std::vector<std::byte> bytes = problem->arguments(addresses);
+  cubit_norm_quantize_arguments arguments{};
+  ASSERT_EQ(bytes.size(), sizeof arguments);
+  std::memcpy(&arguments, bytes.data(), sizeof arguments);
+  EXPECT_EQ(arguments.epsilon, 0.25f);
+  expect_refused(
+      [&] {
+        make({{"epsilon", 1e-50}});
+      },
+      "epsilon = 1e-50: it must be positive and a normal number of float; accepted: numbers from 2^-126 to "
+      "3.4e38");
+}
+
 TEST(GateProblem, ComparesCodesByHalfAStep) {
   std::vector<std::uint16_t> zeros(16, 0);
   std::vector<std::uint16_t> ones(16, 0x3c00);
