@@ -155,7 +155,8 @@ Json stats_json(const runtime::DiskCache& cache, const runtime::CacheStats& stat
           {"oldest_use_seconds", stats.oldest_use.count()},
           {"compilers", stats.compilers},
           {"free_bytes", stats.free_bytes},
-          {"has_locks", stats.has_locks}};
+          {"has_locks", stats.has_locks},
+          {"lock_trouble", stats.lock_trouble}};
 }
 
 Json cache_json(const runtime::DiskCache& cache, const std::vector<runtime::CacheEntry>& entries) {
@@ -317,6 +318,7 @@ cubit_status cubit_cache_add(cubit_engine* engine, cubit_kernel* kernel) {
                                 cache.trouble().empty() ? "see the engine's log" : cache.trouble()),
                     "give a folder that can be written");
     }
+    cache.prune_if_due();
   });
 }
 

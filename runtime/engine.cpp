@@ -169,8 +169,10 @@ std::optional<Artifact> Engine::from_stores(const StoreRequest& request) {
 bool Engine::is_cached(const codegen::KernelSource& source) {
   const LogQueue::Emission emission(lines_);
   const RequestKey key = request_key(source);
-  if (const auto flight = find({key, source.launch}))
-    return flight->wait_for(std::chrono::seconds(0)) == std::future_status::ready && flight->get().kernel != nullptr;
+  if (const auto flight = find({key, source.launch})) {
+    if (flight->wait_for(std::chrono::seconds(0)) == std::future_status::ready && flight->get().kernel) return true;
+  }
+  // A kernel that another thread is loading or compiling may be in a store.
   const StoreRequest request = request_of(source, key);
   return disk_.holds(request) || std::any_of(read_only_stores_.begin(), read_only_stores_.end(),
                                              [&](const auto& store) { return store->holds(request); });
@@ -181,7 +183,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest
   const Compiler& compiler = need_compiler();
   // The lock excludes other processes. If this process had to wait, the owner has usually stored the entry. An owner
   // that failed leaves nothing, and this process compiles.
-  const auto lock = disk_.lock(artifact_id(request.key, compiler.version()), [&emission] { emission.emit_early(); });
+  auto lock = disk_.lock(artifact_id(request.key, compiler.version()), [&emission] { emission.emit_early(); });
   if (lock && disk_.holds(request)) {
     if (auto artifact = find_in(disk_, request)) return std::move(*artifact);
   }
@@ -198,6 +200,8 @@ Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest
                     .code = source.code,
                     .cubin = std::move(compiled.cubin)};
   disk_.publish(artifact);
+  lock.reset();
+  disk_.prune_if_due();
   return artifact;
 }
 

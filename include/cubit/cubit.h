@@ -413,7 +413,7 @@ CUBIT_API cubit_status cubit_cache_prune(cubit_engine* engine, uint64_t max_byte
                                          const char** json);
 /* Describes the cache folder without reading entries, as JSON: {folder, readable, writable, trouble, entries, bytes,
  * removed, removed_bytes, staging_files, lock_files, oldest_use_seconds, compilers: {version: entries}, free_bytes,
- * has_locks}. Staging and lock files exist while a process compiles; dead processes may leave some. */
+ * has_locks, lock_trouble}. Staging and lock files exist while a process compiles; dead processes may leave some. */
 CUBIT_API cubit_status cubit_cache_stats(cubit_engine* engine, const char** json);
 /* Deletes all entries. `removed` receives the number of deleted entries and may be NULL. */
 CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);

@@ -63,7 +63,7 @@ std::vector<std::string> names_with_prefix(const fs::path& folder, std::string_v
 
 std::string remedy_for_distrust() {
   return ", so others could make this program run their code (copy it with cp -r to a folder of your own, take the "
-         "permission away with chmod -R go-w, or name who is trusted in CUBIT_CACHE_TRUST)";
+         "permission away with chmod g-w or chmod -R go-w, or name who is trusted in CUBIT_CACHE_TRUST)";
 }
 
 }  // namespace
@@ -109,8 +109,10 @@ DiskCache::Fate DiskCache::remove_if_still(const fs::path& path, const FileIdent
   lock_path.replace_extension(kLockSuffix);
   std::error_code ignored;
   File held;
-  if (fs::exists(lock_path, ignored) && lock_file(lock_path, held, {}) == EWOULDBLOCK)
-    return is_still(path, identity) ? Fate::stays : Fate::replaced;
+  if (fs::exists(fs::symlink_status(lock_path, ignored))) {
+    const int error = lock_file(lock_path, held, {});
+    if (error != 0 && !lacks_locks(error)) return is_still(path, identity) ? Fate::stays : Fate::replaced;
+  }
   Fate fate = Fate::replaced;
   if (is_still(path, identity)) fate = remove_entry(path) ? Fate::deleted : Fate::stays;
   unlock_and_remove(lock_path, held);
@@ -226,8 +228,11 @@ bool DiskCache::publish(const Artifact& artifact) const {
     return false;
   }
   add_one(published_);
-  for (const fs::path& left : folder_content(path.parent_path())) remove_leftover(left);
-  prune_if_due();
+  try {
+    for (const fs::path& left : folder_content(path.parent_path())) remove_leftover(left);
+  } catch (const std::exception& error) {  // the entry is stored
+    warn(fmt::format("disk cache {}: it was not cleaned up: {}", folder_.string(), error.what()));
+  }
   return true;
 }
 
@@ -252,8 +257,8 @@ std::optional<DiskCache::Lock> DiskCache::lock(const std::string& id, const std:
   int error = lock_file(path, file, wait);
   if (error == ENOENT && make_subfolder(id) == 0) error = lock_file(path, file, wait);
   if (error == EACCES || error == EPERM) {
-    // Another user's file, which an earlier version made for its user alone. One's own processes share another lock.
-    path = subfolder(folder_, id) / fmt::format("{}.user{}{}", id, ::geteuid(), kLockSuffix);
+    // Another user's file that this user cannot lock, or a link. One's own processes share another lock.
+    path = subfolder(folder_, id) / fmt::format("{}{}{}{}", id, kUserMark, ::geteuid(), kLockSuffix);
     error = lock_file(path, file, wait);
   }
   if (error == 0) return std::optional<Lock>(std::in_place, std::move(path), file.release());

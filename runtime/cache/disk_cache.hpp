@@ -5,8 +5,8 @@
 // system frees the lock of a dead owner. On file systems without locks the compile runs unlocked and the rename decides
 // which file stays.
 //
-// entry_files.hpp says where the files lie. Files of older schemas ("v0" …) are never read, and list() reports them as
-// damage.
+// entry_files.hpp says where the files lie. Entries of older layouts ("v0", "v1") are never read, but older versions of
+// cubit may still use them: only clear() and prune() delete them.
 #pragma once
 
 #include <atomic>
@@ -64,14 +64,15 @@ struct CacheStats {
   std::chrono::seconds oldest_use{0};              ///< time since the use of the entry that was used longest ago
   std::map<std::string, std::uint64_t> compilers;  ///< entries by the compiler's version
   std::uint64_t free_bytes = 0;                    ///< on the folder's file system
-  bool has_locks = false;                          ///< the folder's file system supports locks
+  bool has_locks = false;                          ///< a file in the folder can be locked
+  std::string lock_trouble;                        ///< why not; "" if it can, or if the folder is not writable
 };
 
 struct DiskCacheOptions {
   std::chrono::milliseconds lock_wait = kLockWait;
   std::chrono::milliseconds lock_patience = kLockPatience;
   Trust trust = {};
-  CacheLimits limits = {};  ///< publish() prunes the folder to these limits from time to time
+  CacheLimits limits = {};  ///< prune_if_due() prunes the folder to these limits
   bool is_system = false;   ///< the folder is only read, and not made if it does not exist
 };
 
@@ -107,17 +108,21 @@ class DiskCache final : public Store {
   class Lock;
   std::optional<Lock> lock(const std::string& id, const std::function<void()>& impatient = {}) const;
 
-  std::vector<CacheEntry> list() const;  ///< all entries, verified
+  std::vector<CacheEntry> list() const;  ///< all entries of this layout, verified
   /// Deletes the entries that list() finds damaged, and the staging and lock files of dead processes. Returns the bad
   /// entries; `removed` says whether the deletion succeeded. Unreadable entries stay.
   std::vector<CacheEntry> remove_damaged() const;
-  /// Deletes all entries, and the staging and lock files of dead processes. Returns the number of deleted entries.
+  /// Deletes all entries, also those of older layouts, and the staging and lock files of dead processes. Returns the
+  /// number of deleted entries.
   std::size_t clear() const;
 
   /// Deletes the entries that were not used for limits.age, then the least recently used ones until limits.bytes
   /// suffice, and the staging and lock files of dead processes. An entry whose key is being compiled stays. A process
-  /// that has loaded an entry keeps its code, because it holds a copy.
+  /// that has loaded an entry keeps its code, because it holds a copy. Deletes nothing while another process prunes.
   CacheStats prune(const CacheLimits& limits) const;
+  /// Prunes to the limits of the options, at most once in ten minutes for all processes. A failure is logged as a
+  /// warning. Call this function after a compile, and without a lock, because it looks at all files.
+  void prune_if_due() const;
   /// Reads the names and sizes of all files, and no content.
   CacheStats stats() const;
 
@@ -140,7 +145,6 @@ class DiskCache final : public Store {
   std::optional<Artifact> read_once(const std::filesystem::path& path, const StoreRequest& request,
                                     bool& is_replaced) const;
   void note_use(const std::filesystem::path& path, std::int64_t last_use) const;
-  void prune_if_due() const;
   CacheEntry examine(const std::filesystem::path& path, FileIdentity& identity) const;
 
   std::filesystem::path folder_;

@@ -14,23 +14,49 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kSubfolderDigits = 2;
+constexpr std::size_t kKeyDigits = 64;
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+constexpr std::string_view kBeforeVersion = "-nvrtc";
 
 /// Returns 3 for "v3", and -1 for any other name.
-int schema_of_folder(const fs::path& folder) {
+int layout_of_folder(const fs::path& folder) {
   const std::string name = folder.filename().native();
-  int schema = -1;
+  int layout = -1;
   if (name.size() < 2 || name[0] != 'v') return -1;
-  const auto [stop, error] = std::from_chars(name.data() + 1, name.data() + name.size(), schema);
-  return error == std::errc() && stop == name.data() + name.size() ? schema : -1;
+  const auto [stop, error] = std::from_chars(name.data() + 1, name.data() + name.size(), layout);
+  return error == std::errc() && stop == name.data() + name.size() ? layout : -1;
 }
 
 bool is_subfolder_name(std::string_view name) {
-  return name.size() == kSubfolderDigits && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return name.size() == kSubfolderDigits && name.find_first_not_of(kHexDigits) == std::string_view::npos;
+}
+
+/// True for "<64 digits>-nvrtc<digits and dots>".
+bool is_id(std::string_view text) {
+  if (text.size() <= kKeyDigits + kBeforeVersion.size()) return false;
+  const std::string_view version = text.substr(kKeyDigits + kBeforeVersion.size());
+  return text.substr(0, kKeyDigits).find_first_not_of(kHexDigits) == std::string_view::npos &&
+         text.substr(kKeyDigits).starts_with(kBeforeVersion) &&
+         version.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+bool cut_suffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+bool is_entry_name(std::string_view name) { return cut_suffix(name, kEntrySuffix) && is_id(name); }
+
+/// True for a real folder, not a link, in which nobody can put files in another's place who is not trusted.
+bool may_enter(const fs::path& folder, const Trust& trust) {
+  FileFacts facts;
+  return read_facts(folder, facts) == 0 && facts.is_folder && trust.distrust_of_folder(facts.ownership).empty();
 }
 
 }  // namespace
 
-fs::path schema_folder(const fs::path& cache) { return cache / fmt::format("v{}", kSchemaVersion); }
+fs::path schema_folder(const fs::path& cache) { return cache / fmt::format("v{}", kLayoutVersion); }
 
 fs::path subfolder(const fs::path& cache, std::string_view id) {
   return schema_folder(cache) / id.substr(0, kSubfolderDigits);
@@ -40,7 +66,25 @@ fs::path entry_path(const fs::path& cache, const std::string& id) {
   return subfolder(cache, id) / (id + std::string(kEntrySuffix));
 }
 
-bool is_entry(const fs::path& path) { return path.filename().native().ends_with(kEntrySuffix); }
+bool is_entry(const fs::path& path) { return is_entry_name(path.filename().native()); }
+
+bool is_lock(const fs::path& path) {
+  const std::string file = path.filename().native();
+  std::string_view name = file;
+  if (name == kPruneLock) return true;
+  if (!cut_suffix(name, kLockSuffix)) return false;
+  if (const std::size_t user = name.rfind(kUserMark); user != std::string_view::npos) {
+    if (name.find_first_not_of("0123456789", user + kUserMark.size()) != std::string_view::npos) return false;
+    name = name.substr(0, user);
+  }
+  return is_id(name);
+}
+
+bool is_staging(const fs::path& path) {
+  const std::string file = path.filename().native();
+  const std::string_view staged = staged_name(file);
+  return is_entry_name(staged) || staged == kPruneMarker || staged == kLockProbe;
+}
 
 std::string entry_id(const fs::path& path) {
   const std::string name = path.filename().native();
@@ -48,11 +92,10 @@ std::string entry_id(const fs::path& path) {
 }
 
 CompilerVersion version_in_id(std::string_view id) {
-  constexpr std::string_view kBefore = "-nvrtc";
   CompilerVersion version;
-  const std::size_t found = id.rfind(kBefore);
+  const std::size_t found = id.rfind(kBeforeVersion);
   if (found == std::string_view::npos) return version;
-  const char* at = id.data() + found + kBefore.size();
+  const char* at = id.data() + found + kBeforeVersion.size();
   const char* end = id.data() + id.size();
   for (int* part : {&version.major, &version.minor, &version.build}) {
     const auto [stop, error] = std::from_chars(at, end, *part);
@@ -72,41 +115,35 @@ std::vector<fs::path> folder_content(const fs::path& folder) {
   return paths;
 }
 
-std::vector<fs::path> known_files(const fs::path& cache) {
+std::vector<fs::path> known_files(const fs::path& cache, const Trust& trust, Layouts layouts) {
   std::vector<fs::path> files;
   for (const fs::path& folder : folder_content(cache)) {
-    const int schema = schema_of_folder(folder);
-    if (schema < 0 || schema > kSchemaVersion) continue;
+    const int layout = layout_of_folder(folder);
+    if (layout < 0 || layout > kLayoutVersion || !may_enter(folder, trust)) continue;
+    if (layout < kLayoutVersion && layouts == Layouts::current) continue;
     for (fs::path& path : folder_content(folder)) {
-      std::error_code ignored;
-      if (!is_subfolder_name(path.filename().native()) || !fs::is_directory(path, ignored)) {
+      if (!is_subfolder_name(path.filename().native())) {
         files.push_back(std::move(path));
-        continue;
+      } else if (may_enter(path, trust)) {
+        for (fs::path& file : folder_content(path)) files.push_back(std::move(file));
       }
-      for (fs::path& file : folder_content(path)) files.push_back(std::move(file));
     }
   }
   return files;
 }
 
-void remove_leftover(const fs::path& path) {
-  const std::string& name = path.native();
+bool remove_leftover(const fs::path& path) {
   std::error_code ignored;
-  if (is_staging_name(name) && is_abandoned(path)) fs::remove(path, ignored);
-  if (name.ends_with(kLockSuffix)) remove_free_lock(path);
+  if (is_staging(path)) return is_abandoned(path) && fs::remove(path, ignored);
+  return is_lock(path) && remove_free_lock(path);
 }
 
 std::string misplacement(const Artifact& artifact, const fs::path& path) {
   const std::string id = artifact_id(artifact.key, artifact.compiler);
   if (id != entry_id(path)) return fmt::format("its content belongs to {}", id);
   const fs::path folder = path.parent_path();
-  const bool in_subfolder = is_subfolder_name(folder.filename().native());
-  const fs::path schema = in_subfolder ? folder.parent_path() : folder;
-  if (schema_of_folder(schema) != kSchemaVersion) {
-    return fmt::format("it lies in the folder of schema {}", schema.filename().native());
-  }
-  if (in_subfolder && id.starts_with(folder.filename().native())) return {};
-  return "it lies where cubit does not look for it, as entries of earlier versions do";
+  if (is_subfolder_name(folder.filename().native()) && id.starts_with(folder.filename().native())) return {};
+  return "it lies where cubit does not look for it";
 }
 
 Content read_content(const fs::path& path, const Trust& trust) {

@@ -1,7 +1,11 @@
 // Names, places and contents of the files of the disk cache.
 //
-// An entry lies in "<folder>/v<schema>/<first two digits of its id>/<id>.cubit". The id begins with the request key.
-// The subfolders keep the search for a key short: it reads the names of one 256th of the entries.
+// An entry lies in "<folder>/v<layout>/<first two digits of its id>/<id>.cubit". The id is the request key in 64 digits
+// and the compiler, "…-nvrtc13.0.88". The subfolders keep the search for a key short: it reads the names of one 256th
+// of the entries.
+//
+// The folder may hold files of others, and links to other places. Housekeeping deletes only files with the names below,
+// and enters only real folders whose owner is trusted.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +21,27 @@ namespace cubit::runtime {
 
 inline constexpr std::string_view kEntrySuffix = ".cubit";
 inline constexpr std::string_view kLockSuffix = ".lock";
+inline constexpr std::string_view kUserMark = ".user";        ///< in the name of a lock of one user's processes
+inline constexpr std::string_view kPruneLock = "prune.lock";  ///< held by the process that prunes
+inline constexpr std::string_view kPruneMarker = "pruned";    ///< its time says when a process pruned last
+inline constexpr std::string_view kLockProbe = "locks";       ///< the staging file that lock_error() locks
 
-/// The folder of all entries of this schema.
+/// Version 1 kept all entries in one folder. A process of an older cubit may be using its own folder, so a new layout
+/// gets a new number, also if the content of the entries stays the same.
+inline constexpr int kLayoutVersion = 2;
+
+/// The folder of all entries of this layout.
 std::filesystem::path schema_folder(const std::filesystem::path& cache);
 /// The subfolder for ids that begin with the same two digits as `id`.
 std::filesystem::path subfolder(const std::filesystem::path& cache, std::string_view id);
 std::filesystem::path entry_path(const std::filesystem::path& cache, const std::string& id);
 
+/// True for the name of an entry. Other names that end in ".cubit" are not cubit's.
 bool is_entry(const std::filesystem::path& path);
+/// True for the names of an entry's lock and of the lock that prune() holds.
+bool is_lock(const std::filesystem::path& path);
+/// True for the name of a staging file of the cache.
+bool is_staging(const std::filesystem::path& path);
 std::string entry_id(const std::filesystem::path& path);
 /// Returns the version in an entry's name, "…-nvrtc13.0.88". The version only orders candidates and proves nothing.
 CompilerVersion version_in_id(std::string_view id);
@@ -32,12 +49,14 @@ CompilerVersion version_in_id(std::string_view id);
 /// Sorted paths of everything in the folder; none if the folder cannot be read.
 std::vector<std::filesystem::path> folder_content(const std::filesystem::path& folder);
 
-/// Returns all files of this schema and older schemas. A newer cubit may share the folder, and its files are left
-/// alone.
-std::vector<std::filesystem::path> known_files(const std::filesystem::path& cache);
+/// Which folders known_files() looks into. A newer cubit may share the cache, and its files are left alone in any case.
+enum class Layouts { current, current_and_older };
 
-/// Deletes a staging or lock file that a dead process left. Does nothing for other files.
-void remove_leftover(const std::filesystem::path& path);
+/// Returns everything in the folders of these layouts. Does not enter links, nor folders that are not trusted.
+std::vector<std::filesystem::path> known_files(const std::filesystem::path& cache, const Trust& trust, Layouts layouts);
+
+/// Deletes a staging or lock file that a dead process left, and returns true if it did. Does nothing for other files.
+bool remove_leftover(const std::filesystem::path& path);
 
 /// Says why the entry `artifact` must not lie at `path`, or returns "" if the place is right.
 std::string misplacement(const Artifact& artifact, const std::filesystem::path& path);

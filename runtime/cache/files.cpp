@@ -57,29 +57,51 @@ int make_room(std::string& content, std::size_t size) {
   }
 }
 
-/// True if the open file is the one that `path` names.
-bool is_named(const File& file, const std::filesystem::path& path) {
+/// Returns 0 if the open file is the one that `path` names, ENOENT if `path` names another file or none, and else why
+/// that cannot be known.
+int name_error(const File& file, const std::filesystem::path& path) {
   struct stat opened {};
   struct stat named {};
-  return ::fstat(file.descriptor(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  if (::fstat(file.descriptor(), &opened) != 0 || ::lstat(path.c_str(), &named) != 0) return errno;
+  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : ENOENT;
+}
+
+/// Opens an existing lock file. A network file system wants a file that is open for writing, and flock on other file
+/// systems needs no permission to write. A link, or a file with a second name, could be anybody's file.
+int open_existing_lock(const std::filesystem::path& path, File& file) {
+  constexpr int kFlags = O_NONBLOCK | O_NOFOLLOW;
+  int error = open_file(path, O_RDWR | kFlags, file);
+  if (error == EACCES) error = open_file(path, O_RDONLY | kFlags, file);
+  if (error != 0) return error == ELOOP ? EACCES : error;
+  struct stat status {};
+  if (::fstat(file.descriptor(), &status) != 0) return errno;
+  return S_ISREG(status.st_mode) && status.st_nlink <= 1 ? 0 : EACCES;
 }
 
 /// Opens a lock file or makes one. Linux refuses O_CREAT for another user's file in a sticky folder, even if everybody
-/// may write the file (sysctl fs.protected_regular), so an existing file is opened without that flag. flock needs no
-/// permission to write on most file systems.
-int open_lock(const std::filesystem::path& path, File& file) {
+/// may write the file (sysctl fs.protected_regular), so an existing file is opened without that flag.
+int open_lock(const std::filesystem::path& path, File& file, bool& is_created) {
   constexpr int kAttempts = 100;  // other processes may make and delete the file in between
   int error = ENOENT;
+  is_created = false;
   for (int attempt = 0; attempt < kAttempts && (error == ENOENT || error == EEXIST); ++attempt) {
-    error = open_file(path, O_RDWR | O_NONBLOCK, file);
-    if (error == EACCES) error = open_file(path, O_RDONLY | O_NONBLOCK, file);
+    error = open_existing_lock(path, file);
     if (error != ENOENT) continue;
-    error = open_file(path, O_RDWR | O_CREAT | O_EXCL, file, 0666);
+    error = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, file, 0666);
     if (error == ENOENT) return error;  // there is no folder
-    if (error == 0) static_cast<void>(::fchmod(file.descriptor(), 0666));
+    is_created = error == 0;
+    if (is_created) static_cast<void>(::fchmod(file.descriptor(), 0666));
   }
   return error;
+}
+
+/// Locks the open file if it is free. Returns ENOENT if its owner has deleted it, because another process may have made
+/// and locked a new one.
+int try_lock(const std::filesystem::path& path, const File& file, bool is_created) {
+  if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) return name_error(file, path);
+  const int error = errno;
+  if (is_created && lacks_locks(error)) static_cast<void>(::unlink(path.c_str()));
+  return error == EBADF ? EACCES : error;  // a network file system, and the file is open only for reading
 }
 
 bool is_folder(const std::filesystem::path& path) {
@@ -145,12 +167,19 @@ int create_folder_like_parent(const std::filesystem::path& path) {
   if (::stat(path.parent_path().c_str(), &parent) != 0) return errno;
   const mode_t mode = parent.st_mode & 07777;
   if (::mkdir(path.c_str(), mode) != 0) return errno == EEXIST && is_folder(path) ? 0 : errno;
-  static_cast<void>(::chmod(path.c_str(), mode));  // the umask may have taken bits away
+  // The umask may have taken bits away. Where others can rename folders, the name may already stand for another one.
+  File folder;
+  struct stat made {};
+  if (open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, folder) == 0 && ::fstat(folder.descriptor(), &made) == 0 &&
+      made.st_uid == ::geteuid()) {
+    static_cast<void>(::fchmod(folder.descriptor(), mode));
+  }
   return 0;
 }
 
 static Ownership ownership_of(const struct stat& status) {
-  return {status.st_uid, status.st_gid, static_cast<std::uint32_t>(status.st_mode & 07777)};
+  return {status.st_uid, status.st_gid, static_cast<std::uint32_t>(status.st_mode & 07777),
+          static_cast<std::uint64_t>(S_ISDIR(status.st_mode) ? 1 : status.st_nlink)};
 }
 
 int read_ownership(const std::filesystem::path& path, Ownership& ownership) {
@@ -174,7 +203,8 @@ static FileFacts facts_of(const struct stat& status) {
   return {.size = static_cast<std::uint64_t>(status.st_size),
           .identity = identity_of(status),
           .ownership = ownership_of(status),
-          .modified = nanoseconds_of(status.st_mtim)};
+          .modified = nanoseconds_of(status.st_mtim),
+          .is_folder = S_ISDIR(status.st_mode)};
 }
 
 std::int64_t file_clock_now() {
@@ -185,29 +215,37 @@ std::int64_t file_clock_now() {
 
 int read_facts(const std::filesystem::path& path, FileFacts& facts) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return errno;
+  if (::lstat(path.c_str(), &status) != 0) return errno;
   facts = facts_of(status);
   return 0;
 }
 
-void touch(const std::filesystem::path& path) { static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), nullptr, 0)); }
+void touch(const std::filesystem::path& path) {
+  static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW));
+}
 
 std::uint64_t free_bytes(const std::filesystem::path& path) {
   struct statvfs status {};
   return ::statvfs(path.c_str(), &status) == 0 ? std::uint64_t{status.f_bavail} * status.f_frsize : 0;
 }
 
-bool supports_locks(const std::filesystem::path& folder) {
-  const auto path = staging_path(folder / "locks");
+int lock_error(const std::filesystem::path& path) {
+  const auto probe = staging_path(path);
   File file;
-  if (open_file(path, O_RDWR | O_CREAT | O_EXCL, file) != 0) return false;
-  const bool locked = ::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0;
-  static_cast<void>(::unlink(path.c_str()));
-  return locked;
+  if (const int error = open_file(probe, O_RDWR | O_CREAT | O_EXCL, file)) return error;
+  const int error = retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0 ? 0 : errno;
+  static_cast<void>(::unlink(probe.c_str()));
+  return error == EWOULDBLOCK ? 0 : error;  // a process that cleans the folder up holds the lock
 }
 
+bool lacks_locks(int error) { return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK; }
+
 int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts) {
-  if (const int error = open_file(path, O_RDONLY | O_NONBLOCK, file)) return error;
+  if (const int error = open_file(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, file)) {
+    if (error != ELOOP) return error;
+    const int facts_error = read_facts(path, facts);
+    return facts_error == 0 ? kNoRegularFile : facts_error;
+  }
   struct stat status {};
   if (::fstat(file.descriptor(), &status) != 0) return errno;
   facts = facts_of(status);
@@ -216,7 +254,7 @@ int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts
 
 bool is_still(const std::filesystem::path& path, const FileIdentity& identity) {
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && identity_of(status) == identity;
+  return ::lstat(path.c_str(), &status) == 0 && identity_of(status) == identity;
 }
 
 int read_some(const File& file, std::size_t most, std::string& content) {
@@ -248,11 +286,24 @@ PublishError publish_file(const std::filesystem::path& path, std::string_view co
 
 bool is_staging_name(std::string_view name) { return name.ends_with(kStagingSuffix); }
 
+std::string_view staged_name(std::string_view name) {
+  constexpr int kNumbers = 3;  // which staging_path() appends
+  if (!is_staging_name(name)) return {};
+  name.remove_suffix(kStagingSuffix.size());
+  for (int number = 0; number < kNumbers; ++number) {
+    const std::size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos || dot + 1 == name.size()) return {};
+    if (name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos) return {};
+    name = name.substr(0, dot);
+  }
+  return name;
+}
+
 bool is_abandoned(const std::filesystem::path& staged) {
   File file;
-  if (open_file(staged, O_RDONLY | O_NONBLOCK, file) != 0) return false;
+  if (open_existing_lock(staged, file) != 0) return false;
   if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
-  if (errno == EWOULDBLOCK) return false;
+  if (!lacks_locks(errno)) return false;
   std::error_code error;
   const auto changed = std::filesystem::last_write_time(staged, error);
   return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
@@ -262,20 +313,17 @@ int lock_file(const std::filesystem::path& path, File& file, const LockWait& wai
   // Polls instead of blocking in flock: a blocking wait would never end if the lock's owner is stopped.
   const auto start = std::chrono::steady_clock::now();
   bool is_patient = wait.impatient != nullptr;
+  bool is_created = false;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
     if (!file.open()) {
-      if (const int error = open_lock(path, file)) return error;
+      if (const int error = open_lock(path, file, is_created)) return error;
     }
-    if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) {
-      // The owner before us has deleted the file. Another process may have made and locked a new one.
-      if (is_named(file, path)) return 0;
-      file = File();
-      continue;
-    }
-    const int error = errno;
+    const int error = try_lock(path, file, is_created);
+    if (error == 0) return 0;
+    if (error != EWOULDBLOCK) file = File();
+    if (error != EWOULDBLOCK && error != ENOENT) return error;
     const auto waited = std::chrono::steady_clock::now() - start;
-    if (error != EWOULDBLOCK) static_cast<void>(::unlink(path.c_str()));  // this file system has no locks
-    if (error != EWOULDBLOCK || waited >= wait.most) return error;
+    if (waited >= wait.most) return EWOULDBLOCK;
     if (is_patient && waited >= wait.patience) {
       is_patient = false;
       wait.impatient();
@@ -286,14 +334,14 @@ int lock_file(const std::filesystem::path& path, File& file, const LockWait& wai
 
 void unlock_and_remove(const std::filesystem::path& path, const File& file) {
   if (!file.open()) return;
-  if (is_named(file, path)) static_cast<void>(::unlink(path.c_str()));
+  if (name_error(file, path) == 0) static_cast<void>(::unlink(path.c_str()));
   static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
 }
 
 bool remove_free_lock(const std::filesystem::path& path) {
   File file;
-  if (open_file(path, O_RDONLY | O_NONBLOCK, file) != 0) return false;
-  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) return false;
+  if (open_existing_lock(path, file) != 0) return false;
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0 || name_error(file, path) != 0) return false;
   const bool removed = ::unlink(path.c_str()) == 0;
   static_cast<void>(retried([&] { return ::flock(file.descriptor(), LOCK_UN); }));
   return removed;

@@ -37,7 +37,8 @@ class File {
 int create_folders(const std::filesystem::path& path);
 
 /// Creates `path`, whose parent must exist, with the mode of its parent, whatever the umask is. In a cache that users
-/// share, the folders below are then as shared as the cache's folder.
+/// share, the folders below are then as shared as the cache's folder. Never changes the mode of something that another
+/// user has put in the new folder's place.
 int create_folder_like_parent(const std::filesystem::path& path);
 
 /// Identifies the file behind a name. A file that replaces another file has a different identity, even if it gets the
@@ -55,12 +56,13 @@ struct FileFacts {
   FileIdentity identity;
   Ownership ownership;
   std::int64_t modified = 0;  ///< time of the last modification in nanoseconds since 1970
+  bool is_folder = false;
 };
 
 /// Nanoseconds since 1970 by the clock of file times.
 std::int64_t file_clock_now();
 
-/// Reads size, owner and times of what `path` names, without opening it.
+/// Reads size, owner and times of what `path` names, without opening it. Does not follow a link.
 int read_facts(const std::filesystem::path& path, FileFacts& facts);
 
 /// Sets the time of the last modification to now. A failure does no harm.
@@ -69,14 +71,18 @@ void touch(const std::filesystem::path& path);
 /// Bytes that the user may still write on the file system of `path`; 0 if that is not known.
 std::uint64_t free_bytes(const std::filesystem::path& path);
 
-/// True if the file system of `folder` supports locks. Makes and deletes a file, if the folder is writable.
-bool supports_locks(const std::filesystem::path& folder);
+/// Returns 0 if a file in `folder` can be locked, and else why not: lacks_locks() says whether the file system is the
+/// reason. Makes and deletes the staging file of `path`.
+int lock_error(const std::filesystem::path& path);
+
+/// True for the errors of flock that mean that the file system has no locks.
+bool lacks_locks(int error);
 
 /// Reads owner and permissions of the file or folder that `path` names.
 int read_ownership(const std::filesystem::path& path, Ownership& ownership);
 
-/// Opens a file for reading. Returns ENOENT if there is no file, and kNoRegularFile for a fifo or a folder; the call
-/// never blocks.
+/// Opens a file for reading. Returns ENOENT if there is no file, and kNoRegularFile for a fifo, a folder or a link; the
+/// call never blocks. The owner of a link's target says nothing about who put the link there.
 int open_regular(const std::filesystem::path& path, File& file, FileFacts& facts);
 
 /// True if `path` still names the file with this identity.
@@ -106,6 +112,9 @@ PublishError publish_file(const std::filesystem::path& path, std::string_view co
 /// True for the name of a temporary file of publish_file.
 bool is_staging_name(std::string_view name);
 
+/// The name that the temporary file `name` stands for, or "" if `name` is not one.
+std::string_view staged_name(std::string_view name);
+
 /// True if no process is writing the temporary file any more. A writer holds a lock on its temporary file. Where locks
 /// are not supported, a file older than an hour counts as abandoned.
 bool is_abandoned(const std::filesystem::path& staged);
@@ -118,8 +127,9 @@ struct LockWait {
 };
 
 /// Opens or creates `path`, with mode 0666, and waits for an exclusive lock. Returns EWOULDBLOCK if another process
-/// holds the lock for too long, and EACCES if another user made the file and lets nobody open it. The lock ends when
-/// the file is closed or its owner dies. Owners that fork need unlock_and_remove.
+/// holds the lock for too long, and EACCES if this user cannot lock the file: another user lets nobody open it, or it
+/// is a link. Deletes the file only if this call made it and the file system has no locks. The lock ends when the file
+/// is closed or its owner dies. Owners that fork need unlock_and_remove.
 int lock_file(const std::filesystem::path& path, File& file, const LockWait& wait);
 
 /// Deletes the lock file that `file` has locked, and then frees the lock, even if a child process holds a copy of the

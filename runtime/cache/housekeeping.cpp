@@ -34,24 +34,49 @@ std::chrono::seconds seconds_since(std::int64_t time, std::int64_t now) {
   return std::chrono::seconds(std::max<std::int64_t>(0, now - time) / kNanosecondsPerSecond);
 }
 
-/// Counts the files of the folder, and returns the entries, least recently used first.
-std::vector<Used> survey(const fs::path& folder, CacheStats& stats) {
-  std::vector<Used> entries;
-  for (const fs::path& path : known_files(folder)) {
+/// What one walk over the folder finds.
+struct Survey {
+  std::vector<Used> entries;  ///< least recently used first
+  std::uint64_t bytes = 0;    ///< of all entries
+  std::vector<fs::path> staging_files;
+  std::vector<fs::path> lock_files;
+};
+
+Survey survey(const fs::path& folder, const Trust& trust) {
+  Survey found;
+  for (fs::path& path : known_files(folder, trust, Layouts::current_and_older)) {
     FileFacts facts;
-    const std::string& name = path.native();
-    if (is_staging_name(name)) ++stats.staging_files;
-    if (name.ends_with(kLockSuffix)) ++stats.lock_files;
-    if (!is_entry(path) || read_facts(path, facts) != 0) continue;
-    ++stats.entries;
-    stats.bytes += facts.size;
-    ++stats.compilers[version_in_id(entry_id(path)).text()];
-    entries.push_back({facts.modified, facts.size, path});
+    if (is_staging(path)) {
+      found.staging_files.push_back(std::move(path));
+    } else if (is_lock(path)) {
+      found.lock_files.push_back(std::move(path));
+    } else if (is_entry(path) && read_facts(path, facts) == 0) {
+      found.bytes += facts.size;
+      found.entries.push_back({facts.modified, facts.size, std::move(path)});
+    }
   }
-  std::sort(entries.begin(), entries.end(), [](const Used& a, const Used& b) { return a.last < b.last; });
-  if (!entries.empty()) stats.oldest_use = seconds_since(entries.front().last, file_clock_now());
+  std::sort(found.entries.begin(), found.entries.end(), [](const Used& a, const Used& b) { return a.last < b.last; });
+  return found;
+}
+
+CacheStats stats_of(const Survey& found, const fs::path& folder) {
+  CacheStats stats;
+  stats.entries = found.entries.size();
+  stats.bytes = found.bytes;
+  stats.staging_files = found.staging_files.size();
+  stats.lock_files = found.lock_files.size();
+  for (const Used& entry : found.entries) ++stats.compilers[version_in_id(entry_id(entry.path)).text()];
+  if (!found.entries.empty()) stats.oldest_use = seconds_since(found.entries.front().last, file_clock_now());
   stats.free_bytes = free_bytes(folder);
-  return entries;
+  const int error = lock_error(schema_folder(folder) / kLockProbe);
+  stats.has_locks = error == 0;
+  if (error != 0) stats.lock_trouble = file_error(error);
+  return stats;
+}
+
+bool is_gone(const fs::path& path) {
+  FileFacts facts;
+  return read_facts(path, facts) == ENOENT;
 }
 
 }  // namespace
@@ -93,7 +118,7 @@ void DiskCache::visit(const std::function<void(const Artifact&)>& visit) const {
 std::vector<CacheEntry> DiskCache::list() const {
   std::vector<CacheEntry> entries;
   if (!readable_) return entries;
-  for (const fs::path& path : known_files(folder_)) {
+  for (const fs::path& path : known_files(folder_, options_.trust, Layouts::current)) {
     FileIdentity identity;
     if (is_entry(path)) entries.push_back(examine(path, identity));
   }
@@ -103,7 +128,7 @@ std::vector<CacheEntry> DiskCache::list() const {
 std::vector<CacheEntry> DiskCache::remove_damaged() const {
   std::vector<CacheEntry> damaged;
   if (!readable_) return damaged;
-  for (const fs::path& path : known_files(folder_)) {
+  for (const fs::path& path : known_files(folder_, options_.trust, Layouts::current)) {
     remove_leftover(path);
     if (!is_entry(path)) continue;
     FileIdentity identity;
@@ -121,7 +146,7 @@ std::size_t DiskCache::clear() const {
   std::size_t cleared = 0;
   std::error_code ignored;
   if (!readable_) return cleared;
-  for (const fs::path& path : known_files(folder_)) {
+  for (const fs::path& path : known_files(folder_, options_.trust, Layouts::current_and_older)) {
     remove_leftover(path);
     if (is_entry(path) && fs::remove(path, ignored)) ++cleared;
   }
@@ -135,47 +160,65 @@ void DiskCache::note_use(const fs::path& path, std::int64_t last_use) const {
 }
 
 CacheStats DiskCache::stats() const {
-  CacheStats stats;
-  if (!readable_) return stats;
-  survey(folder_, stats);
-  stats.has_locks = writable_ && supports_locks(schema_folder(folder_));
+  if (!readable_) return {};
+  CacheStats stats = stats_of(survey(folder_, options_.trust), folder_);
+  if (!writable_) {
+    stats.has_locks = false;
+    stats.lock_trouble.clear();
+  }
   return stats;
 }
 
 CacheStats DiskCache::prune(const CacheLimits& limits) const {
-  CacheStats found;
-  CacheStats result;
   if (!writable_) return stats();
-  const std::vector<Used> entries = survey(folder_, found);
+  // Processes that prune at the same time would delete more than the limits ask for.
+  const fs::path lock_path = schema_folder(folder_) / kPruneLock;
+  File lock;
+  if (lock_file(lock_path, lock, {}) == EWOULDBLOCK) return stats();
+  Survey found = survey(folder_, options_.trust);
+  CacheStats removed;
   const std::int64_t now = file_clock_now();
-  std::uint64_t bytes = found.bytes;
-  for (const Used& entry : entries) {
+  std::vector<Used> left;
+  for (Used& entry : found.entries) {
     const bool is_old = limits.age.count() != 0 && seconds_since(entry.last, now) > limits.age;
-    if (!is_old && (limits.bytes == 0 || bytes <= limits.bytes)) break;  // the others were used later
+    const bool is_surplus = is_old || (limits.bytes != 0 && found.bytes > limits.bytes);
     FileFacts facts;
-    // Somebody used or replaced the entry meanwhile, or is compiling its key.
-    if (read_facts(entry.path, facts) != 0 || facts.modified != entry.last) continue;
-    if (remove_if_still(entry.path, facts.identity) != Fate::deleted) continue;
-    bytes -= entry.bytes;
-    ++result.removed;
-    result.removed_bytes += entry.bytes;
+    // Somebody may have used or replaced the entry meanwhile.
+    const bool is_due = is_surplus && (read_facts(entry.path, facts) != 0 || facts.modified == entry.last);
+    if (is_due && remove_if_still(entry.path, facts.identity) == Fate::deleted) {
+      found.bytes -= entry.bytes;
+      ++removed.removed;
+      removed.removed_bytes += entry.bytes;
+    } else if (is_due && is_gone(entry.path)) {  // another process has deleted the entry
+      found.bytes -= entry.bytes;
+    } else {
+      left.push_back(std::move(entry));  // not due, or its key is being compiled
+    }
   }
-  for (const fs::path& path : known_files(folder_)) remove_leftover(path);
-  CacheStats now_there = stats();
-  now_there.removed = result.removed;
-  now_there.removed_bytes = result.removed_bytes;
-  return now_there;
+  found.entries = std::move(left);
+  std::erase_if(found.staging_files, remove_leftover);
+  std::erase(found.lock_files, lock_path);
+  std::erase_if(found.lock_files, remove_leftover);
+  unlock_and_remove(lock_path, lock);
+  CacheStats stats = stats_of(found, folder_);
+  stats.removed = removed.removed;
+  stats.removed_bytes = removed.removed_bytes;
+  return stats;
 }
 
 /// A file's time says when a process pruned the folder last, so that processes share the work.
 void DiskCache::prune_if_due() const {
-  if (!options_.limits.any()) return;
-  const fs::path marker = schema_folder(folder_) / "pruned";
-  FileFacts facts;
-  const std::int64_t now = file_clock_now();
-  if (read_facts(marker, facts) == 0 && facts.modified <= now && now - facts.modified < kPruneStep) return;
-  if (publish_file(marker, "").error != 0) return;
-  prune(options_.limits);
+  if (!writable_ || !options_.limits.any()) return;
+  try {
+    const fs::path marker = schema_folder(folder_) / kPruneMarker;
+    FileFacts facts;
+    const std::int64_t now = file_clock_now();
+    if (read_facts(marker, facts) == 0 && facts.modified <= now && now - facts.modified < kPruneStep) return;
+    if (publish_file(marker, "").error != 0) return;
+    prune(options_.limits);
+  } catch (const std::exception& error) {
+    warn(fmt::format("disk cache {}: it was not pruned: {}", folder_.string(), error.what()));
+  }
 }
 
 }  // namespace cubit::runtime

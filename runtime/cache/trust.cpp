@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 #include "base/error.hpp"
 
@@ -59,29 +61,17 @@ std::string user_text(std::uint32_t user) {
   return known.found ? fmt::format("user {} ({})", known.record.pw_name, user) : fmt::format("user {}", user);
 }
 
-bool is_member(std::uint32_t user, std::uint32_t group_number) {
+/// Returns nothing if the databases do not answer.
+std::optional<bool> is_member(std::uint32_t user, std::uint32_t group_number) {
   const auto known = find_user(user);
-  if (!known.found) return false;
+  if (!known.found) return std::nullopt;
   if (known.record.pw_gid == group_number) return true;
   const auto group_record = find_group(group_number);
-  if (!group_record.found) return false;
+  if (!group_record.found) return std::nullopt;
   for (char** member = group_record.record.gr_mem; *member != nullptr; ++member) {
     if (std::string_view(*member) == known.record.pw_name) return true;
   }
   return false;
-}
-
-/// True for the group of the user's own name that many systems give to each user, if it has no other member. Files that
-/// such a group may write are common, because such systems use the umask 002.
-bool is_private_group(std::uint32_t user, std::uint32_t group_number) {
-  const auto known = find_user(user);
-  const auto group_record = find_group(group_number);
-  if (!known.found || !group_record.found || known.record.pw_gid != group_number) return false;
-  if (std::string_view(group_record.record.gr_name) != known.record.pw_name) return false;
-  for (char** member = group_record.record.gr_mem; *member != nullptr; ++member) {
-    if (std::string_view(*member) != known.record.pw_name) return false;
-  }
-  return true;
 }
 
 /// The number that `name` is or stands for, or nothing.
@@ -96,10 +86,18 @@ std::optional<std::uint32_t> number_of(const std::string& name, Find find, Numbe
 
 Failure bad_trust(std::string_view text, const std::string& rule) {
   return {Status::invalid_argument, fmt::format("trusted owners of the cache \"{}\"", text), rule,
-          "give users, \"user:alice,user:1001\", or one group, \"group:gpu\""};
+          R"(give users, "user:alice,user:1001", or one group, "group:gpu")"};
 }
 
 }  // namespace
+
+/// Which users are members of the trusted group. Copies of a Trust share it among threads.
+struct Trust::KnownMembers {
+  std::mutex mutex;
+  std::map<std::uint32_t, bool> users;
+};
+
+Trust::Trust() : known_(std::make_shared<KnownMembers>()) {}
 
 Trust Trust::parse(std::string_view text) {
   Trust trust;
@@ -133,28 +131,42 @@ Trust Trust::parse(std::string_view text) {
 bool Trust::trusts_user(std::uint32_t user) const {
   if (user == ::geteuid() || user == 0) return true;
   if (std::find(users_.begin(), users_.end(), user) != users_.end()) return true;
-  return group_ && is_member(user, *group_);
+  return group_ && is_trusted_member(user);
+}
+
+bool Trust::is_trusted_member(std::uint32_t user) const {
+  const std::lock_guard lock(known_->mutex);
+  if (const auto known = known_->users.find(user); known != known_->users.end()) return known->second;
+  const std::optional<bool> answer = is_member(user, *group_);
+  if (answer) known_->users.emplace(user, *answer);
+  return answer.value_or(false);
+}
+
+std::string Trust::distrust_of_owner(std::uint32_t user) const {
+  if (trusts_user(user)) return {};
+  return fmt::format("it belongs to {}, who is neither the current user nor root, and not trusted", user_text(user));
 }
 
 std::string Trust::distrust_of_file(const Ownership& file) const {
-  if (!trusts_user(file.user)) {
-    return fmt::format("it belongs to {}, who is neither the current user nor root, and not trusted",
-                       user_text(file.user));
-  }
+  if (std::string distrust = distrust_of_owner(file.user); !distrust.empty()) return distrust;
   if ((file.mode & S_IWOTH) != 0) return fmt::format("every user can write it (mode {:04o})", file.mode);
-  if ((file.mode & S_IWGRP) == 0 || (group_ && *group_ == file.group) || is_private_group(file.user, file.group))
-    return {};
-  return fmt::format("its group can write it (mode {:04o}, group {})", file.mode, file.group);
+  if ((file.mode & S_IWGRP) != 0 && !(group_ && *group_ == file.group))
+    return fmt::format("its group can write it (mode {:04o}, group {})", file.mode, file.group);
+  if (is_shared() && file.names > 1) return fmt::format("it has {} names (hard links)", file.names);
+  return {};
 }
 
 std::string Trust::distrust_of_folder(const Ownership& folder) const {
   if (!is_shared()) return distrust_of_file(folder);
-  if (!trusts_user(folder.user)) {
-    return fmt::format("it belongs to {}, who is neither the current user nor root, and not trusted",
-                       user_text(folder.user));
-  }
-  if ((folder.mode & S_IWOTH) == 0 || (folder.mode & S_ISVTX) != 0) return {};
-  return fmt::format("every user can write it, and it is not sticky (mode {:04o})", folder.mode);
+  if (std::string distrust = distrust_of_owner(folder.user); !distrust.empty()) return distrust;
+  if ((folder.mode & S_ISVTX) != 0) return {};
+  if ((folder.mode & S_IWOTH) != 0)
+    return fmt::format("every user can write it, and it is not sticky (mode {:04o})", folder.mode);
+  if ((folder.mode & S_IWGRP) == 0 || (group_ && *group_ == folder.group)) return {};
+  return fmt::format(
+      "its group can write it, is not the trusted group, and the folder is not sticky (mode {:04o}, "
+      "group {})",
+      folder.mode, folder.group);
 }
 
 }  // namespace cubit::runtime

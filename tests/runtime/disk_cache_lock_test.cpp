@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <new>
 
 #include "tests/runtime/injected_faults.hpp"
 
@@ -29,6 +30,105 @@ TEST_F(DiskCacheFaultTest, WhereLocksAreNotSupportedTheCompileGoesAhead) {
     EXPECT_THAT(test::files_ending(folder, ".cubit"), SizeIs(1));
   }
   EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+/// Another process may hold the lock of a file that this process did not make.
+TEST_F(DiskCacheFaultTest, ALockFileThatAnotherProcessMadeStaysWhateverFlockSays) {
+  const DiskCache cache(cache_folder(), {});
+  const fs::path made_before = cache_folder() / "v2" / "id" / "id.lock";
+  fs::create_directories(made_before.parent_path());
+  test::write_whole(made_before, "");
+  for (const int error : {ENOLCK, EOPNOTSUPP, ENOSYS, EIO, EINVAL, EBADF}) {
+    faults.flock = [error](int, int) { return failing(error); };
+    EXPECT_FALSE(cache.lock("id"));
+    EXPECT_TRUE(fs::exists(made_before)) << std::strerror(error);
+  }
+  faults.flock = [](int, int) { return failing(EIO); };
+  EXPECT_FALSE(cache.lock("ab"));
+  EXPECT_TRUE(fs::exists(cache_folder() / "v2" / "ab" / "ab.lock")) << "a process may have locked it meanwhile";
+}
+
+/// Some network file systems refuse an exclusive lock of a file that is open only for reading.
+TEST_F(DiskCacheFaultTest, AFreeLockFileIsOpenedForWriting) {
+  faults.flock = [](int file, int operation) {
+    const bool can_write = (::fcntl(file, F_GETFL) & O_ACCMODE) == O_RDWR;
+    return can_write || operation == LOCK_UN ? __real_flock(file, operation) : failing(EBADF);
+  };
+  const DiskCache cache(cache_folder(), {});
+  ASSERT_TRUE(cache.publish(artifact_));
+  const fs::path lock = entry_of(artifact_).replace_extension(".lock");
+  const fs::path staged = entry_of(artifact_).native() + ".1.2.3.staging";
+  test::write_whole(lock, "");
+  test::write_whole(staged, "");
+  cache.remove_damaged();
+  EXPECT_FALSE(fs::exists(lock));
+  EXPECT_FALSE(fs::exists(staged));
+}
+
+/// The name of a lock that is always another file than the locked one, as on a file system that reports wrong numbers.
+TEST_F(DiskCacheFaultTest, ALockWhoseNameNeverMatchesEndsWithTheWait) {
+  faults.after_fstat = [](struct stat* status) { ++status->st_ino; };
+  const DiskCache cache(cache_folder(), lines_.sink(), {.lock_wait = std::chrono::milliseconds(30)});
+  EXPECT_FALSE(cache.lock("id"));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("compiling without it")));
+}
+
+TEST_F(DiskCacheFaultTest, ALinkInPlaceOfALockIsNotFollowed) {
+  const DiskCache cache(cache_folder(), {});
+  const fs::path target = folder_.path() / "target";
+  const fs::path link = cache_folder() / "v2" / "id" / "id.lock";
+  fs::create_directories(link.parent_path());
+  fs::create_symlink(target, link);
+  EXPECT_TRUE(cache.lock("id")) << "the lock of this user's processes";
+  EXPECT_FALSE(fs::exists(target));
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(DiskCacheFaultTest, TheReasonWhyAFileCannotBeLockedIsKept) {
+  const DiskCache cache(cache_folder(), {});
+  EXPECT_TRUE(cache.stats().has_locks);
+  faults.flock = [](int, int) { return failing(ENOLCK); };
+  EXPECT_EQ(cache.stats().lock_trouble, std::strerror(ENOLCK));
+  faults.flock = {};
+  faults.open = [](const char* path) { return std::string_view(path).ends_with(".staging") ? failing(ENOSPC) : 0; };
+  EXPECT_FALSE(cache.stats().has_locks);
+  EXPECT_EQ(cache.stats().lock_trouble, std::strerror(ENOSPC));
+}
+
+/// Another process deletes two of four entries while this process prunes to two.
+TEST_F(DiskCacheFaultTest, PruneCountsWhatAnotherProcessDeletedMeanwhile) {
+  const DiskCache cache(cache_folder(), {});
+  std::vector<fs::path> entries;
+  for (int i = 0; i < 4; ++i) {
+    const Artifact artifact = test::small_artifact(test::small_source(std::to_string(i)));
+    ASSERT_TRUE(cache.publish(artifact));
+    entries.push_back(entry_of(artifact));
+    fs::last_write_time(entries.back(), fs::file_time_type::clock::now() - std::chrono::hours(9 - i));
+  }
+  const fs::path lock = fs::path(entries[0]).replace_extension(".lock");
+  test::write_whole(lock, "");
+  faults.open = [&](const char* path) {
+    if (path == lock) {
+      fs::remove(entries[0]);
+      fs::remove(entries[1]);
+    }
+    return 0;
+  };
+  const CacheStats stats = cache.prune({.bytes = 2 * fs::file_size(entries[2])});
+  EXPECT_EQ(stats.removed, 0u);
+  EXPECT_EQ(stats.entries, 2u);
+  EXPECT_TRUE(fs::exists(entries[2]));
+}
+
+TEST_F(DiskCacheFaultTest, AFailureToPruneIsAWarning) {
+  const DiskCache cache(cache_folder(), lines_.sink(), {.limits = {.bytes = 1}});
+  ASSERT_TRUE(cache.publish(artifact_));
+  faults.open = [](const char* path) -> int {
+    if (std::string_view(path).ends_with("prune.lock")) throw std::bad_alloc();
+    return 0;
+  };
+  EXPECT_NO_THROW(cache.prune_if_due());
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("was not pruned")));
 }
 
 TEST_F(DiskCacheFaultTest, AnInterruptedLockIsTriedAgain) {
@@ -138,7 +238,7 @@ TEST_F(DiskCacheFaultTest, ALockKeepsOthersOutUntilItsOwnerIsDone) {
   const DiskCache cache(cache_folder(), {});
   auto held = cache.lock("id");
   ASSERT_TRUE(held);
-  const int file = ::open((cache_folder() / "v1" / "id" / "id.lock").c_str(), O_RDWR);
+  const int file = ::open((cache_folder() / "v2" / "id" / "id.lock").c_str(), O_RDWR);
   EXPECT_NE(__real_flock(file, LOCK_EX | LOCK_NB), 0);
   held.reset();
   EXPECT_EQ(__real_flock(file, LOCK_EX | LOCK_NB), 0);

@@ -62,7 +62,7 @@ TEST_F(StoreFailureTest, ReallyFullDisk) {
       return std::string(test::kNotAllowedHere) + "mount: " + std::strerror(errno);
     }
     // Fills all pages except the first of the entry, so that the write fails and not the open.
-    fs::create_directories(cache_folder() / "v1");
+    fs::create_directories(cache_folder() / "v2");
     const int file = ::open((cache_folder() / "filler").c_str(), O_WRONLY | O_CREAT, 0600);
     const std::string page(4096, 'x');
     while (::write(file, page.data(), page.size()) > 0) continue;

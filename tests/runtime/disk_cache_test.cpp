@@ -23,7 +23,7 @@ using testing::SizeIs;
 class DiskCacheTest : public testing::Test {
  protected:
   fs::path entry_of(const Artifact& artifact) const {
-    return cache_.folder() / "v1" / artifact.key.hex().substr(0, 2) /
+    return cache_.folder() / "v2" / artifact.key.hex().substr(0, 2) /
            (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
 
@@ -126,13 +126,13 @@ TEST_F(DiskCacheTest, RemoveDamagedDeletesDamageAndNothingElse) {
 TEST_F(DiskCacheTest, ClearDeletesEntriesAndLocksThatNobodyHolds) {
   cache_.publish(first_);
   cache_.publish(second_);
-  const auto held = cache_.lock("ab");
-  const fs::path left = cache_.folder() / "v1" / "ab" / "left.lock";
+  const auto held = cache_.lock(artifact_id(first_.key, first_.compiler));
+  const fs::path left = entry_of(second_).replace_extension(".lock");
   test::write_whole(left, "");
   EXPECT_EQ(cache_.clear(), 2u);
   EXPECT_THAT(cache_.list(), IsEmpty());
   EXPECT_FALSE(fs::exists(left));
-  EXPECT_TRUE(fs::exists(cache_.folder() / "v1" / "ab" / "ab.lock"));
+  EXPECT_TRUE(fs::exists(entry_of(first_).replace_extension(".lock")));
 }
 
 TEST_F(DiskCacheTest, ALockLeavesNoFile) {
@@ -141,8 +141,8 @@ TEST_F(DiskCacheTest, ALockLeavesNoFile) {
 }
 
 TEST_F(DiskCacheTest, ClearDeletesStagingFilesThatNobodyWrites) {
-  const fs::path left = cache_.folder() / "v1" / "a.cubit.1.2.3.staging";
-  const fs::path written = cache_.folder() / "v1" / "b.cubit.1.2.3.staging";
+  const fs::path left = cache_.folder() / "v2" / (entry_of(first_).filename().native() + ".1.2.3.staging");
+  const fs::path written = cache_.folder() / "v2" / (entry_of(first_).filename().native() + ".1.2.4.staging");
   test::write_whole(left, "x");
   test::write_whole(written, "x");
   const int file = ::open(written.c_str(), O_RDONLY);
@@ -169,15 +169,48 @@ TEST_F(DiskCacheTest, FoldersBelowHaveTheModeOfTheCacheFolder) {
   const mode_t before = ::umask(0077);
   DiskCache(shared, {}).publish(first_);
   ::umask(before);
-  EXPECT_EQ(fs::status(shared / "v1").permissions(), fs::perms(0755));
-  EXPECT_EQ(fs::status(shared / "v1" / first_.key.hex().substr(0, 2)).permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::status(shared / "v2").permissions(), fs::perms(0755));
+  EXPECT_EQ(fs::status(shared / "v2" / first_.key.hex().substr(0, 2)).permissions(), fs::perms(0755));
 }
 
-TEST_F(DiskCacheTest, AnEntryWhereEarlierVersionsStoredItIsAMissAndListedAsDamage) {
-  test::write_whole(cache_.folder() / "v1" / entry_of(first_).filename(), serialise(first_));
+TEST_F(DiskCacheTest, AnEntryInAnotherPlaceIsAMissAndListedAsDamage) {
+  test::write_whole(cache_.folder() / "v2" / entry_of(first_).filename(), serialise(first_));
   EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
   ASSERT_THAT(cache_.list(), SizeIs(1));
-  EXPECT_THAT(cache_.list().front().damage, HasSubstr("earlier versions"));
+  EXPECT_THAT(cache_.list().front().damage, HasSubstr("does not look for it"));
+}
+
+/// Housekeeping deletes only files with names of the cache, and enters no links.
+TEST_F(DiskCacheTest, FilesOfStrangersStay) {
+  cache_.publish(first_);
+  const fs::path elsewhere = folder_.path() / "elsewhere";
+  fs::create_directory(elsewhere);
+  std::vector<fs::path> strangers;
+  for (const fs::path& folder : {elsewhere, cache_.folder() / "v2", entry_of(first_).parent_path()}) {
+    for (const char* name : {"poetry.lock", "notes.cubit", "upload.staging", "a.cubit.1.2.staging"}) {
+      strangers.push_back(folder / name);
+    }
+  }
+  strangers.push_back(elsewhere / entry_of(second_).filename());
+  strangers.push_back(fs::path(strangers.back()).replace_extension(".lock"));
+  for (const fs::path& file : strangers) test::write_whole(file, "");
+  fs::create_directory_symlink(elsewhere, cache_.folder() / "v0");
+  fs::create_directory_symlink(elsewhere, cache_.folder() / "v2" / "ff");
+  EXPECT_THAT(cache_.list(), SizeIs(1));
+  EXPECT_THAT(cache_.remove_damaged(), IsEmpty());
+  EXPECT_EQ(cache_.prune({.age = std::chrono::hours(1)}).entries, 1u);
+  EXPECT_EQ(cache_.clear(), 1u);
+  for (const fs::path& file : strangers) EXPECT_TRUE(fs::exists(file)) << file;
+}
+
+TEST_F(DiskCacheTest, ALinkInPlaceOfAnEntryIsNotFollowed) {
+  cache_.publish(first_);
+  const fs::path target = folder_.path() / "target";
+  fs::rename(entry_of(first_), target);
+  fs::create_symlink(target, entry_of(first_));
+  EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("not a regular file")));
+  EXPECT_TRUE(fs::exists(target));
 }
 
 TEST_F(DiskCacheTest, ADescriptorOfAnyLengthIsStoredCut) {
@@ -219,23 +252,28 @@ TEST_F(DiskCacheTest, ARelativeFolderStaysWhereItWas) {
   const DiskCache cache("relative", {});
   fs::current_path("/");
   EXPECT_TRUE(cache.publish(first_));
-  EXPECT_TRUE(fs::exists(folder_.path() / "relative" / "v1"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "relative" / "v2"));
 }
 
-TEST_F(DiskCacheTest, AnOlderSchemaIsAMissAndListedAsDamage) {
-  const fs::path old_folder = cache_.folder() / "v0";
-  fs::create_directory(old_folder);
-  test::write_whole(old_folder / entry_of(first_).filename(), serialise(first_));
-  EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, first_.compiler)));
-  EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
-  ASSERT_THAT(cache_.list(), SizeIs(1));
-  EXPECT_THAT(cache_.list().front().damage, HasSubstr("schema v0"));
-  EXPECT_THAT(cache_.remove_damaged(), SizeIs(1));
-  EXPECT_THAT(cache_.list(), IsEmpty());
+/// A process of an older cubit may be using its entries.
+TEST_F(DiskCacheTest, AnEntryOfAnOlderLayoutIsAMissAndOnlyClearDeletesIt) {
+  for (const char* layout : {"v0", "v1"}) {
+    const fs::path old = cache_.folder() / layout / entry_of(first_).filename();
+    fs::create_directory(old.parent_path());
+    test::write_whole(old, serialise(first_));
+    EXPECT_FALSE(cache_.find(test::of_compiler(first_.key, first_.compiler)));
+    EXPECT_FALSE(cache_.find(test::of_any(first_.key)));
+    EXPECT_THAT(cache_.list(), IsEmpty());
+    EXPECT_THAT(cache_.remove_damaged(), IsEmpty());
+    EXPECT_EQ(cache_.stats().entries, 1u);
+    EXPECT_TRUE(fs::exists(old));
+    EXPECT_EQ(cache_.clear(), 1u);
+    EXPECT_FALSE(fs::exists(old));
+  }
 }
 
 TEST_F(DiskCacheTest, ANewerCubitsFilesAreLeftAlone) {
-  const fs::path newer = cache_.folder() / "v2" / "entry.cubit";
+  const fs::path newer = cache_.folder() / "v3" / entry_of(first_).filename();
   fs::create_directory(newer.parent_path());
   test::write_whole(newer, "from the future");
   EXPECT_THAT(cache_.list(), IsEmpty());

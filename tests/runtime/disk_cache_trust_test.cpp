@@ -113,6 +113,32 @@ TEST_F(SharedFolderTest, AnotherUsersClosedLockDoesNotMakeEveryProcessCompile) {
   EXPECT_EQ(slow->compiles(), 1u);
 }
 
+/// Bob owns a folder with the name that housekeeping of root looks for.
+TEST_F(SharedFolderTest, HousekeepingDoesNotEnterAFolderOfAUserWhoIsNotNamed) {
+  const fs::path foreign = cache_folder() / "v2";
+  ASSERT_TRUE(fs::create_directory(foreign));
+  const fs::path entry = foreign / entry_of(artifact_).filename();
+  test::write_whole(entry, "");
+  ASSERT_EQ(::chown(foreign.c_str(), kBob, kBob), 0);
+  ASSERT_EQ(::chmod(foreign.c_str(), 01777), 0);
+  EXPECT_EQ(as(0,
+               [&]() -> std::string {
+                 const DiskCache cache(cache_folder(), {}, {.trust = Trust::parse("user:54321")});
+                 cache.remove_damaged();
+                 return cache.clear() == 0 ? "" : "deleted";
+               }),
+            "");
+  EXPECT_TRUE(fs::exists(entry));
+}
+
+TEST_F(SharedFolderTest, TheDatabaseOfUsersIsAskedOncePerOwner) {
+  const Trust trust = Trust::parse("group:1");
+  int asked = 0;
+  faults.look_up_user = [&] { ++asked; };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(trust.distrust_of_file({1, 1, 0644}), "");
+  EXPECT_EQ(asked, 1);
+}
+
 TEST_F(SharedFolderTest, UsersWhoTrustEachOtherShareOneCompile) {
   const auto slow = std::make_shared<test::CountingCompiler>(folder_.path() / "slow", [](const codegen::KernelSource&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -223,6 +223,23 @@ TEST_F(EngineTest, ACachedKernelIsServedWhileAnotherCompiles) {
   served.count_down();
 }
 
+TEST_F(EngineTest, AKernelInAStoreIsCachedWhileAnotherThreadStillMakesIt) {
+  Engine* asked = nullptr;
+  bool before = true;
+  bool after = false;
+  const auto compiler =
+      std::make_shared<test::CountingCompiler>(folder_.path() / "slow", [&](const codegen::KernelSource& source) {
+        before = asked->is_cached(source);
+        asked->disk_cache().publish(test::small_artifact(source));
+        after = asked->is_cached(source);
+      });
+  Engine engine(settings(), lines_.sink(), compiler);
+  asked = &engine;
+  engine.get(test::small_source());
+  EXPECT_FALSE(before);
+  EXPECT_TRUE(after);
+}
+
 TEST_F(EngineTest, TheLogSinkMayCallTheEngine) {
   Engine* engine_of_sink = nullptr;
   int lines = 0;

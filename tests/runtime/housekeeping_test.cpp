@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/cache/disk_cache.hpp"
 #include "runtime/engine.hpp"
@@ -23,7 +25,7 @@ class HousekeepingTest : public testing::Test {
     return test::small_artifact(test::small_source(std::to_string(number)), compiler);
   }
   fs::path entry_of(const Artifact& artifact) const {
-    return cache_.folder() / "v1" / artifact.key.hex().substr(0, 2) /
+    return cache_.folder() / "v2" / artifact.key.hex().substr(0, 2) /
            (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
   /// Stores entry `number`, last used so long ago.
@@ -42,8 +44,8 @@ TEST_F(HousekeepingTest, StatsCountFilesWithoutReadingThem) {
   const fs::path old = store_used_before(1, 50h);
   cache_.publish(artifact(2));
   cache_.publish(artifact(2, {12, 8, 93}));
-  test::write_whole(old.parent_path() / "left.lock", "");
-  test::write_whole(old.parent_path() / "a.cubit.1.2.3.staging", "");
+  test::write_whole(fs::path(old).replace_extension(".lock"), "");
+  test::write_whole(old.native() + ".1.2.3.staging", "");
   const CacheStats stats = cache_.stats();
   EXPECT_EQ(stats.entries, 3u);
   EXPECT_EQ(stats.bytes, 3 * fs::file_size(old)) << "entries of one size";
@@ -108,7 +110,7 @@ TEST_F(HousekeepingTest, ALoadedKernelOutlivesItsEntry) {
 
 TEST_F(HousekeepingTest, PruneDeletesWhatDeadProcessesLeft) {
   const fs::path entry = store_used_before(1, 0h);
-  const fs::path lock = entry.parent_path() / "left.lock";
+  const fs::path lock = fs::path(entry).replace_extension(".lock");
   test::write_whole(lock, "");
   EXPECT_EQ(cache_.prune({}).removed, 0u);
   EXPECT_FALSE(fs::exists(lock));
@@ -119,13 +121,37 @@ TEST_F(HousekeepingTest, AStorePrunesToTheLimitsFromTimeToTime) {
   const std::uint64_t size = fs::file_size(store_used_before(1, 30h));
   const DiskCache limited(cache_.folder(), {}, {.limits = {.bytes = size}});
   limited.publish(artifact(2));
+  limited.prune_if_due();
   EXPECT_EQ(cache_.stats().entries, 1u);
   EXPECT_TRUE(fs::exists(entry_of(artifact(2))));
   limited.publish(artifact(3));
+  limited.prune_if_due();
   EXPECT_EQ(cache_.stats().entries, 2u) << "the folder was pruned a moment ago";
-  fs::last_write_time(cache_.folder() / "v1" / "pruned", fs::file_time_type::clock::now() - 1h);
+  fs::last_write_time(cache_.folder() / "v2" / "pruned", fs::file_time_type::clock::now() - 1h);
   limited.publish(artifact(4));
+  limited.prune_if_due();
   EXPECT_EQ(cache_.stats().entries, 1u);
+}
+
+TEST_F(HousekeepingTest, ACompilePrunesToTheLimits) {
+  const std::uint64_t size = fs::file_size(store_used_before(1, 30h));
+  store_used_before(2, 20h);
+  Engine engine({.cache_dir = cache_.folder().string(), .cache_max_bytes = size + size / 2}, {},
+                std::make_shared<test::CountingCompiler>(folder_.path() / "count"));
+  engine.get(test::small_source());
+  EXPECT_EQ(cache_.stats().entries, 1u);
+}
+
+TEST_F(HousekeepingTest, WhileOneProcessPrunesAnotherDeletesNothing) {
+  const fs::path entry = store_used_before(1, 30h);
+  const int lock = ::open((cache_.folder() / "v2" / "prune.lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  const CacheStats busy = cache_.prune({.age = 1h});
+  EXPECT_EQ(busy.removed, 0u);
+  EXPECT_EQ(busy.entries, 1u);
+  ::close(lock);
+  EXPECT_EQ(cache_.prune({.age = 1h}).removed, 1u);
+  EXPECT_THAT(test::files_ending(cache_.folder(), ""), IsEmpty());
 }
 
 TEST_F(HousekeepingTest, TenThousandEntriesAreCountedPrunedAndFound) {
@@ -137,7 +163,7 @@ TEST_F(HousekeepingTest, TenThousandEntriesAreCountedPrunedAndFound) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "%04x", i);
     fs::path file =
-        cache_.folder() / "v1" / std::string(digits + 2) / (std::string(digits + 2) + digits + name.substr(6));
+        cache_.folder() / "v2" / std::string(digits + 2) / (std::string(digits + 2) + digits + name.substr(6));
     fs::create_directories(file.parent_path());
     test::write_whole(file, content);
   }

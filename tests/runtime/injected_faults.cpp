@@ -33,6 +33,7 @@ int __wrap_fstat(int file, struct stat* status);
 DIR* __wrap_opendir(const char* path);
 ssize_t __wrap_write(int file, const void* bytes, std::size_t size);
 int __wrap_unlink(const char* path);
+int __wrap_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result);
 
 int __wrap_rename(const char* from, const char* to) {
   step();
@@ -57,6 +58,10 @@ ssize_t __wrap_write(int file, const void* bytes, std::size_t size) {
 int __wrap_unlink(const char* path) {
   step();
   return __real_unlink(path);
+}
+int __wrap_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result) {
+  if (faults.look_up_user) faults.look_up_user();
+  return __real_getpwuid_r(user, record, texts, size, result);
 }
 int __wrap_access(const char* path, int mode) {
   return faults.access ? faults.access(path, mode) : __real_access(path, mode);

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -28,6 +29,7 @@ int __real_fstat(int file, struct stat* status);
 DIR* __real_opendir(const char* path);
 ssize_t __real_write(int file, const void* bytes, std::size_t size);
 int __real_unlink(const char* path);
+int __real_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
@@ -45,6 +47,7 @@ struct Faults {
   std::function<ssize_t(int file, void* bytes, std::size_t size)> read;
   std::function<void(struct stat* status)> after_fstat;
   std::function<void(const char* path)> opendir;  ///< called before the real opendir
+  std::function<void()> look_up_user;             ///< called before the real getpwuid_r
 };
 extern Faults faults;
 
@@ -62,7 +65,7 @@ class DiskCacheFaultTest : public testing::Test {
 
   std::filesystem::path cache_folder() const { return folder_.path() / "cache"; }
   std::filesystem::path entry_of(const Artifact& artifact) const {
-    return cache_folder() / "v1" / artifact.key.hex().substr(0, 2) /
+    return cache_folder() / "v2" / artifact.key.hex().substr(0, 2) /
            (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
   Engine engine(const std::filesystem::path& folder) {

@@ -42,7 +42,8 @@ TEST(TrustTest, NamedUsersAreTrustedLikeOneself) {
 TEST(TrustTest, AFolderThatNamedUsersShareMayBeWritableIfOthersCannotReplaceFiles) {
   const Trust trust = Trust::parse("user:54321");
   EXPECT_EQ(trust.distrust_of_folder({kSelf, kStranger, 01777}), "");
-  EXPECT_EQ(trust.distrust_of_folder({kSelf, kStranger, 02775}), "");
+  EXPECT_EQ(trust.distrust_of_folder({kSelf, kStranger, 01775}), "");
+  EXPECT_THAT(trust.distrust_of_folder({kSelf, kStranger, 02775}), HasSubstr("is not the trusted group"));
   EXPECT_THAT(trust.distrust_of_folder({kSelf, kStranger, 0777}), HasSubstr("not sticky"));
   EXPECT_THAT(trust.distrust_of_folder({kStranger + 1, kStranger, 0755}), HasSubstr("belongs to"));
 }
@@ -54,6 +55,20 @@ TEST(TrustTest, MembersOfANamedGroupAreTrusted) {
   EXPECT_THAT(trust.distrust_of_file({kStranger, kStranger, 0644}), HasSubstr("belongs to")) << "no member";
   // Every system has a user "daemon" whose primary group is the group "daemon".
   EXPECT_EQ(Trust::parse("group:daemon").distrust_of_file({1, kStranger, 0644}), "");
+}
+
+TEST(TrustTest, AFileWithTwoNamesIsNotTrustedWhereOthersAre) {
+  EXPECT_EQ(Trust().distrust_of_file({kSelf, kStranger, 0644, 2}), "") << "a copy with hard links";
+  EXPECT_EQ(Trust::parse("user:54321").distrust_of_file({kSelf, kStranger, 0644, 1}), "");
+  EXPECT_THAT(Trust::parse("user:54321").distrust_of_file({kSelf, kStranger, 0644, 2}), HasSubstr("2 names"));
+}
+
+/// The group database does not list every member of a group, nor the users that an access control list names.
+TEST(TrustTest, AGroupThatLooksPrivateIsNot) {
+  EXPECT_THAT(Trust().distrust_of_file({0, 0, 0664}), HasSubstr("its group can write it"));
+  EXPECT_THAT(Trust().distrust_of_folder({1, 1, 0775}), testing::Not(testing::IsEmpty()));
+  EXPECT_THAT(Trust().distrust_of_folder({0, 0, 0775}), HasSubstr("its group can write it"));
+  EXPECT_EQ(Trust::parse("group:0").distrust_of_folder({0, 0, 0775}), "");
 }
 
 TEST(TrustTest, OtherTextsAreRefused) {

@@ -309,7 +309,8 @@ TEST(Cache, VerifyFindsDamageOnceAndExitsWithOne) {
 
 TEST(Cache, WhatCannotBeDeletedIsNotCalledDeleted) {
   const Program program;
-  const std::filesystem::path in_the_way = std::filesystem::path(program.cache()) / "v1" / "folder.cubit" / "inside";
+  const std::filesystem::path in_the_way =
+      std::filesystem::path(program.cache()) / "v2" / (std::string(64, 'a') + "-nvrtc13.0.88.cubit") / "inside";
   std::filesystem::create_directories(in_the_way);
   for (int time = 0; time < 2; ++time) {
     const Result result = program.run({"cache", "verify"});

@@ -115,7 +115,8 @@ std::vector<Finding> findings_about(const Engine& engine) {
   if (!stats.at("writable").get<bool>()) return findings;
   findings.push_back({"locks", stats.at("has_locks").get<bool>()
                                    ? ""
-                                   : "the file system has no locks, so several processes may compile one kernel"});
+                                   : "a file cannot be locked, so several processes may compile one kernel: " +
+                                         stats.at("lock_trouble").get<std::string>()});
   const std::uint64_t left = count_of(stats, "staging_files") + count_of(stats, "lock_files");
   findings.push_back({"staging and lock files",
                       left == 0 ? ""
