@@ -20,7 +20,7 @@ struct MissingKernel {
   auto operator<=>(const MissingKernel&) const = default;
 };
 
-/// The Failure(not_cached) that names all of `missing`, which is not empty, in commands to paste into a shell.
-Failure not_cached(std::span<const MissingKernel> missing);
+/// The Failure(not_cached) that names all of `given_kernels`, which is not empty, in commands to paste into a shell.
+Failure not_cached(std::span<const MissingKernel> given_kernels);
 
 }  // namespace cubit::runtime
