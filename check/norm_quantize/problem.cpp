@@ -117,7 +117,7 @@ class NormProblem final : public Problem {
     double squares = 0;
     for (const float x : row) squares += (x - mean) * (x - mean);
     double factor = 1 / std::sqrt(squares / count + epsilon_);
-    // Sums beyond float make the kernel's row NaN; sum and peak are NaN or infinite if a value is.
+    // Squares beyond float make the kernel's row NaN; sum and peak are NaN or infinite if a value is.
     if (!(squares < std::numeric_limits<float>::max()) || !std::isfinite(sum))
       factor = std::numeric_limits<double>::quiet_NaN();
     const std::vector<float> weight = values_of("weight", 0);
@@ -127,7 +127,9 @@ class NormProblem final : public Problem {
     for (std::size_t i = 0; i < row.size(); ++i) {
       const double scaled = (row[i] - mean) * factor * weight[i];
       expected.values.push_back(scaled + bias[i]);
-      const double of_mean = descriptor_.norm == Norm::layer ? peak * factor * std::fabs(weight[i]) : 0;
+      // The kernel adds multiples of 2^-16, which round to subnormal numbers below 2^-110.
+      const double largest = std::max(peak, 0x1p-112);
+      const double of_mean = descriptor_.norm == Norm::layer ? largest * factor * std::fabs(weight[i]) : 0;
       expected.slack.push_back(kFloat * (std::fabs(scaled) + std::fabs(bias[i]) + of_mean));
     }
     return expected;

@@ -47,8 +47,11 @@ struct RmsNorm {
   }
 };
 
-/// factor = 1 / sqrt(mean of (x - mean)² + epsilon).
+/// factor = 1 / sqrt(mean of (x - mean)² + epsilon). The sum of a row is scaled by a power of two, so that it does not
+/// overflow: the quotient of two scaled numbers is the mean.
 struct LayerNorm {
+  static constexpr float kSumScale = 1.f / (kRowVectors * kVectorColumns * kMostRowThreads);
+
   template <class Element>
   static __device__ __forceinline__ RowStatistics of(const RowValues<Element>& row, const RowThreads& threads,
                                                      float epsilon) {
@@ -58,9 +61,9 @@ struct LayerNorm {
 #pragma unroll
     for (int i = 0; i < kRowVectors; ++i) {
 #pragma unroll
-      for (int column = 0; column < kVectorColumns; ++column) sum += row.vectors[i][column];
+      for (int column = 0; column < kVectorColumns; ++column) sum = __fmaf_rn(row.vectors[i][column], kSumScale, sum);
     }
-    const float mean = __fdiv_rn(threads.sum(sum, sums), static_cast<float>(threads.columns()));
+    const float mean = __fdiv_rn(threads.sum(sum, sums), static_cast<float>(threads.columns()) * kSumScale);
     return {mean, inverse_root(sum_of_squares(row, mean, threads, squares), threads.columns(), epsilon)};
   }
 };

@@ -30,8 +30,9 @@ std::vector<std::uint16_t> halves(std::size_t count, unsigned seed) {
 
 class Tensor16 {
  public:
-  Tensor16(const Device& device, std::size_t count, unsigned seed)
-      : buffer_(device, 2 * count, halves(count, seed).data()) {}
+  Tensor16(const Device& device, std::size_t count, unsigned seed) : Tensor16(device, halves(count, seed)) {}
+  Tensor16(const Device& device, const std::vector<std::uint16_t>& values)
+      : buffer_(device, 2 * values.size(), values.data()) {}
   void* data() const { return buffer_.data(); }
   std::vector<unsigned char> bytes() const { return buffer_.download(); }
 
@@ -128,6 +129,27 @@ TEST_P(FusedQuantize, NormHasTheBytesOfTwoLaunches) {
   launch(std::string("norm_quantize:norm=layer,residual=true,bias=true,") + GetParam(), arguments);
   fused.expect_equal(separate);
   EXPECT_EQ(residual.bytes(), sum.bytes());
+}
+
+TEST_P(FusedQuantize, LayerNormOfEqualValuesIsZeroIfTheirSumIsBeyondFloat) {
+  constexpr std::uint16_t kLarge = 0x7cf1;  // 1e37 as bf16
+  constexpr std::uint16_t kOne = 0x3f80;
+  const Tensor16 input(device_, std::vector<std::uint16_t>(kRows * kColumns, kLarge));
+  const Tensor16 weight(device_, std::vector<std::uint16_t>(kColumns, kOne));
+  const Tensor16 zeros(device_, std::vector<std::uint16_t>(kRows * kColumns));
+  const Result fused(device_, has_zero_points());
+  const Result separate(device_, has_zero_points());
+  cubit_norm_quantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.input = input.data();
+  arguments.weight = weight.data();
+  arguments.input_stride = arguments.columns = kColumns;
+  arguments.rows = kRows;
+  arguments.epsilon = 1e-5f;
+  arguments.result = fused.arguments();
+  launch(std::string("norm_quantize:norm=layer,input=bf16,") + GetParam(), arguments);
+  quantise(zeros, separate);
+  fused.expect_equal(separate);
 }
 
 TEST_P(FusedQuantize, GateHasTheBytesOfTwoLaunches) {

@@ -7,7 +7,7 @@
  *
  * All sums are computed in float, in an order that depends on the sizes and the device alone. The factors that smooth
  * activations for quantisation belong into the weight and the bias. If a row has a value that is not finite, or if its
- * sum of squares is beyond float, all y of this row are NaN. */
+ * sum of squares (norm=layer: of (s - mean)^2) is beyond float, all y of this row are NaN. */
 #ifndef CUBIT_NORM_QUANTIZE_H
 #define CUBIT_NORM_QUANTIZE_H
 
