@@ -22,14 +22,17 @@ extern "C" __global__ void __launch_bounds__(plan::kMostThreads)
   using namespace cubit;
   const RowThreads threads(args.shape);
   RowValues<plan::Input> row;
-  row.load(args.input + threads.row() * args.input_stride, threads);
-  if constexpr (plan::kAddsResidual) {
+  const char* const input = args.input + threads.row() * args.input_stride;
+  if constexpr (!plan::kAddsResidual) {
+    row.load(input, threads);
+  } else {
     const char* const residual = args.residual + threads.row() * args.residual_stride;
+    row.load_writable(input, threads);
 #pragma unroll
     for (int i = 0; i < kRowVectors; ++i) {
       if (!threads.has(i)) continue;
       RowVector<plan::Input> other;
-      other.load(residual + 2 * threads.column(i), true);
+      other.load_writable(residual + 2 * threads.column(i), true);
       combine_vector(row.vectors[i], other, [](float x, float y) { return x + y; });
     }
     store_row(args.sum + threads.row() * args.sum_stride, row, threads);

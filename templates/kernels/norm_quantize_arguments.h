@@ -8,7 +8,7 @@ namespace cubit {
 struct NormQuantizeArguments {
   const char* input;       // [rows, columns], 16-bit values, as all tensors here
   const char* residual;    // [rows, columns]; null unless the plan adds a residual
-  char* sum;               // [rows, columns]: input + residual; may be `residual`
+  char* sum;               // [rows, columns]: input + residual; may be `residual` or `input`
   const char* weight;      // [columns]
   const char* bias;        // [columns]; null unless the plan adds a bias
   long long input_stride;  // bytes from row to row, as all strides here

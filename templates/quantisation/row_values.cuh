@@ -19,6 +19,19 @@ struct RowVector {
   __device__ __forceinline__ void load(const char* src, bool exists) {
     load_global<kVectorWords, 16>(words, src, exists);
   }
+  /// Loads a vector that this thread may overwrite later. Such memory must not be read by ld.global.nc.
+  __device__ __forceinline__ void load_writable(const char* src, bool exists) {
+#pragma unroll
+    for (int i = 0; i < kVectorWords; ++i) words[i] = 0;
+    if (!exists) return;
+#pragma unroll
+    for (int i = 0; i < kVectorWords; i += 4) {
+      asm volatile("ld.global.v4.b32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(words[i]), "=r"(words[i + 1]), "=r"(words[i + 2]), "=r"(words[i + 3])
+                   : "l"(src + 4 * i)
+                   : "memory");
+    }
+  }
   __device__ __forceinline__ float operator[](int i) const {
     return i % 2 == 0 ? Pair<Element>::low(words[i / 2]) : Pair<Element>::high(words[i / 2]);
   }
@@ -39,6 +52,11 @@ struct RowValues {
   __device__ __forceinline__ void load(const char* row, const RowThreads& threads) {
 #pragma unroll
     for (int i = 0; i < kRowVectors; ++i) vectors[i].load(row + 2 * threads.column(i), threads.has(i));
+  }
+  /// Loads a row that this thread may overwrite later.
+  __device__ __forceinline__ void load_writable(const char* row, const RowThreads& threads) {
+#pragma unroll
+    for (int i = 0; i < kRowVectors; ++i) vectors[i].load_writable(row + 2 * threads.column(i), threads.has(i));
   }
 };
 

@@ -293,6 +293,28 @@ TEST(SpecialRows, HaveARowWithAPositiveInfinityAlone) {
   EXPECT_EQ(std::count(last, values.end(), 0), kColumns - 1);
 }
 
+int occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+// ld.global.nc needs memory that nothing writes while the kernel runs. The sum may be written over the input or the
+// residual, so that only the weight is loaded this way.
+TEST(NormPlans, LoadRowsThatASumMayOverwriteWithPlainLoads) {
+  std::string why;
+  const auto compiler = tests::machine_nvrtc(why);
+  if (compiler == nullptr) GTEST_SKIP() << "no compiler: " << why;
+  codegen::KernelSource source = norm_quantize::make_source(norm_quantize::parse("norm_quantize:residual=true"),
+                                                            codegen::find_architecture("sm_80"));
+  source.code = codegen::Code::ptx;
+  const std::vector<std::byte> bytes = compiler->compile(source).cubin;
+  const std::string ptx(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr int kLoadsOfARow = 4 * 2;  // four vectors of 32 bytes
+  EXPECT_EQ(occurrences(ptx, "ld.global.nc.v4.b32"), kLoadsOfARow);
+  EXPECT_EQ(occurrences(ptx, "ld.global.v4.b32"), 2 * kLoadsOfARow);
+}
+
 // Compiles every thirteenth descriptor for one architecture, in rotation. tests/cover compiles and runs others.
 TEST(NormAndGatePlans, CompileForEveryArchitectureWithoutSpills) {
   std::vector<std::string> texts;
