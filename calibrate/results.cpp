@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cubit/calibrate.hpp>
 #include <deque>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,6 +12,17 @@
 #include "files/text/format.hpp"
 
 namespace cubit::calibrate {
+namespace {
+
+/// The scale as the file stores it.
+float stored_scale(const LayerRange& one) {
+  if (one.range.scale > std::numeric_limits<float>::max())
+    refuse("layer " + one.layer + ", scale " + nlohmann::json(one.range.scale).dump(), "exceeds the largest F32 number",
+           "leave the layer out, or give activations of smaller magnitude");
+  return static_cast<float>(one.range.scale);
+}
+
+}  // namespace
 
 std::string ranges_json(std::span<const LayerRange> ranges) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
@@ -34,7 +46,7 @@ void write_scales(const std::string& path, std::span<const LayerRange> ranges) {
     std::deque<std::int8_t> zero_points;
     std::vector<tools::TensorView> tensors;
     for (const LayerRange& one : ranges) {
-      const float& scale = scales.emplace_back(static_cast<float>(one.range.scale));
+      const float& scale = scales.emplace_back(stored_scale(one));
       tensors.push_back({one.layer + ".input_scale", "F32", {1}, std::as_bytes(std::span(&scale, 1))});
     }
     for (const LayerRange& one : ranges) {

@@ -138,8 +138,8 @@ Range chosen_range(const Statistics& statistics, const RangeChoice& choice) {
   }
   Range range = made_range(choice.format, low, high);
   add_losses(range, choice.format, density, width);
-  // Every value lies within the range of minima and maxima; the estimate spreads the values of the last bin.
-  if (choice.method == Method::minmax) range.clipped = 0;
+  // The estimate spreads the values of the last bin, and would count some of them beyond the largest value.
+  if (range.low <= statistics.minimum() && range.high >= statistics.maximum()) range.clipped = 0;
   return range;
 }
 

@@ -29,10 +29,15 @@ void Bins::widen(int exponent) {
   exponent_ = exponent;
 }
 
-void Bins::cover(double magnitude) {
+int Bins::exponent_of(double magnitude) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);
-  if (magnitude != 0 && exponent > exponent_) widen(exponent);
+  return magnitude == 0 ? kLowestExponent : std::max(exponent, kLowestExponent);
+}
+
+void Bins::cover(double magnitude) {
+  const int exponent = exponent_of(magnitude);
+  if (exponent > exponent_) widen(exponent);
 }
 
 template <class Value>

@@ -12,6 +12,8 @@ class Bins {
  public:
   explicit Bins(bool has_negative) : positive_(kHistogramBins), negative_(has_negative ? kHistogramBins : 0) {}
 
+  /// The least exponent of a histogram whose largest magnitude is `magnitude`, which is finite.
+  static int exponent_of(double magnitude);
   /// Widens the range until it holds `magnitude`, which is finite.
   void cover(double magnitude);
   /// Counts values that the range holds. Without negative bins, the values are at least 0.

@@ -5,6 +5,21 @@
 #include <limits>
 
 namespace cubit::calibrate {
+namespace {
+
+/// n² times the variance: n Σx² - (Σx)². The two terms may agree in most of their bits, so each product keeps its
+/// rounding error, and the errors are subtracted on their own.
+long double scaled_variance(long double n, const PairSums& sums, const PairSums& squares, std::size_t at) {
+  const long double sum = static_cast<long double>(sums.high[at]) + sums.low[at];
+  const long double sum_rest = sums.low[at] - (sum - sums.high[at]);
+  const long double total = n * squares.high[at];
+  const long double total_rest = std::fma(n, static_cast<long double>(squares.high[at]), -total) + n * squares.low[at];
+  const long double square = sum * sum;
+  const long double square_rest = std::fma(sum, sum, -square) + 2 * sum * sum_rest;
+  return std::max(0.0L, (total - square) + (total_rest - square_rest));
+}
+
+}  // namespace
 
 void Channels::resize(std::size_t count, bool with_moments) {
   minimum.assign(count, std::numeric_limits<double>::infinity());
@@ -72,9 +87,7 @@ std::vector<Moments> Channels::moments(std::uint64_t tokens) const {
     const auto n = static_cast<long double>(tokens - non_finite[i]);
     if (n == 0) continue;
     const long double sum = static_cast<long double>(sums.high[i]) + sums.low[i];
-    const long double square = static_cast<long double>(squares.high[i]) + squares.low[i];
-    const long double mean = sum / n;
-    result[i] = {static_cast<double>(mean), static_cast<double>(std::max(0.0L, square / n - mean * mean))};
+    result[i] = {static_cast<double>(sum / n), static_cast<double>(scaled_variance(n, sums, squares, i) / n / n)};
   }
   return result;
 }

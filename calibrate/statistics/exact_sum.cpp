@@ -108,10 +108,10 @@ void ExactSum::set_limbs(std::span<const std::int64_t> limbs) {
   additions_ = 0;
 }
 
-double ExactSum::value() const {
+long double ExactSum::value() const {
   const auto carried = limbs();
   const long double natural = rounded(magnitude(carried), kLowestBit);
-  return static_cast<double>(carried.back() < 0 ? -natural : natural);
+  return carried.back() < 0 ? -natural : natural;
 }
 
 void ExactMoments::add(std::span<const float> values) {
@@ -181,7 +181,7 @@ Moments ExactMoments::moments(std::uint64_t count) const {
   Digits square = product(total, total);
   numerator.resize(std::max(numerator.size(), square.size()));
   subtract(numerator, square);
-  return {static_cast<double>(static_cast<long double>(sum.value()) / n),
+  return {static_cast<double>(sum.value() / n),
           static_cast<double>(rounded(numerator, 2 * ExactSum::kLowestBit) / n / n)};
 }
 

@@ -22,7 +22,7 @@ class ExactSum {
   /// The limbs after carries: each but the last lies in 0 … 2^32 - 1, and the last has the sign.
   std::array<std::int64_t, kLimbs> limbs() const;
   void set_limbs(std::span<const std::int64_t> limbs);
-  double value() const;
+  long double value() const;  ///< a sum of doubles may exceed the largest double
 
  private:
   void carry();

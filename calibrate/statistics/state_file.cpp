@@ -14,9 +14,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cubit/calibrate.hpp>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -146,16 +149,48 @@ class StateReader {
   std::map<std::string, const HeaderEntry*> tensors_;
 };
 
-/// Every count must be one that adding values can give.
+/// Counts that adding values can give.
+bool has_possible_counts(const Statistics::Parts& parts, const Copies& copies) {
+  const auto sum_of = [](std::span<const std::uint64_t> counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  };
+  const std::span bins(copies.bins);
+  constexpr std::size_t kValueBins = std::size_t{2} * kHistogramBins;
+  return parts.count + parts.non_finite == parts.tokens * parts.channels.minimum.size() &&
+         sum_of(parts.channels.non_finite) == parts.non_finite &&
+         sum_of(bins.first(kValueBins)) == (parts.collect.histogram ? parts.count : 0) &&
+         sum_of(bins.subspan(kValueBins)) <= parts.tokens;
+}
+
+/// Ranges that adding values can give. Without values a range reaches from +infinity to -infinity.
+bool has_possible_ranges(const Statistics::Parts& parts) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double minimum = kInfinity;
+  double maximum = -kInfinity;
+  for (std::size_t i = 0; i < parts.channels.minimum.size(); ++i) {
+    const double low = parts.channels.minimum[i];
+    const double high = parts.channels.maximum[i];
+    const bool has_values = parts.channels.non_finite[i] < parts.tokens;
+    const bool is_empty = low == kInfinity && high == -kInfinity;
+    if (has_values ? !(low <= high && std::isfinite(low) && std::isfinite(high)) : !is_empty) return false;
+    minimum = std::min(minimum, low);
+    maximum = std::max(maximum, high);
+  }
+  return parts.minimum == minimum && parts.maximum == maximum;
+}
+
+/// Both histograms have the least exponent that the largest magnitude allows.
+bool has_possible_exponents(const Statistics::Parts& parts) {
+  const double magnitude = parts.count == 0 ? 0 : std::max(-parts.minimum, parts.maximum);
+  const int exponent = Bins::exponent_of(magnitude);
+  return parts.token_ranges.view().exponent == exponent &&
+         parts.histogram.view().exponent == (parts.collect.histogram ? exponent : Bins::exponent_of(0));
+}
+
 void require_consistent(const Statistics::Parts& parts, const Copies& copies, const std::string& path) {
-  const auto exponents = std::bit_cast<std::array<std::int32_t, 2>>(copies.counts[4]);
-  constexpr int kMostExponent = 1024;
-  bool good = parts.count + parts.non_finite == parts.tokens * parts.channels.minimum.size();
-  std::uint64_t counted = 0;
-  for (const std::uint64_t bin : std::span(copies.bins).first(std::size_t{2} * kHistogramBins)) counted += bin;
-  good = good && counted == (parts.collect.histogram ? parts.count : 0);
-  for (const int exponent : exponents) good = good && exponent >= -kMostExponent && exponent <= kMostExponent;
-  if (!good) refuse(path, "has counts that contradict each other", kRemedy);
+  if (!has_possible_counts(parts, copies)) refuse(path, "has counts that contradict each other", kRemedy);
+  if (!has_possible_ranges(parts) || !has_possible_exponents(parts))
+    refuse(path, "has ranges that contradict each other", kRemedy);
 }
 
 Statistics read_layer(const StateReader& file, const std::string& layer) {

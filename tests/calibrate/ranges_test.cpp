@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -84,6 +85,15 @@ TEST(Ranges, MethodsClipAnOutlier) {
   EXPECT_LT(range_of(Method::mse).error, widest.error * 0.7);
 }
 
+TEST(Ranges, NothingIsClippedWhereTheRangeHoldsAllValues) {
+  const Statistics statistics = statistics_of({-0.3F, 0.1F, 0.7F, 1.1F});
+  for (const Format format : kFormats) {
+    const Range range = choose_range(statistics, {Method::percentile, format, 100});
+    EXPECT_GE(range.high, statistics.maximum()) << text_of(format);
+    EXPECT_EQ(range.clipped, 0) << text_of(format);
+  }
+}
+
 TEST(Ranges, PerChannel) {
   const auto ranges = channel_ranges(statistics_of({-1, 0, 2, 4, 0, 1}, 3), Format::int8_asymmetric);
   ASSERT_EQ(ranges.size(), 3);
@@ -142,6 +152,22 @@ TEST(Results, HaveTheNamesOfCompressedTensors) {
   EXPECT_EQ(json.at("model.layers.0.mlp.up_proj").at("scale"), 0.5);
   EXPECT_FALSE(json.at("model.layers.0.mlp.up_proj").contains("percentile"));
   EXPECT_EQ(json.at("model.layers.0.mlp.down_proj").at("percentile"), 99);
+}
+
+TEST(Results, AScaleBeyondFloatIsRefused) {
+  const std::string path = testing::TempDir() + "no_scales.safetensors";
+  std::filesystem::remove(path);
+  const std::vector<LayerRange> ranges = {{"down", {Method::minmax, Format::int8}, {-127e300, 127e300, 1e300}}};
+  try {
+    write_scales(path, ranges);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+    EXPECT_EQ(std::string(error.what()),
+              "layer down, scale 1e+300: exceeds the largest F32 number; leave the layer out, or give activations of "
+              "smaller magnitude");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(Results, APathThatCannotBeWrittenIsASentence) {

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -109,6 +112,42 @@ TEST(StateFile, ContradictingCountsAreRefused) {
   bytes[start + 8] = static_cast<char>(bytes[start + 8] + 1);    // a token more
   write_file(path, bytes);
   EXPECT_NE(error_of(path).find("has counts that contradict each other"), std::string::npos) << error_of(path);
+}
+
+TEST(StateFile, ContradictingRangesAreRefused) {
+  const std::string path = testing::TempDir() + "ranges.safetensors";
+  std::vector<NamedStatistics> layers;
+  layers.push_back({"a", Statistics()});
+  add_all(layers[0].statistics, {-3, 1, 2, 2}, 2);  // channel 0: -3 to 2, channel 1: 1 to 2; exponent 2
+  write_statistics(path, layers);
+  EXPECT_EQ(error_of(path), "no error");
+  const std::string bytes = read_file(path);
+  const std::size_t counts = bytes.find_first_not_of(' ', bytes.find("}}") + 2);
+  const auto changed = [&](std::size_t at, const auto& value) {
+    std::string other = bytes;
+    std::memcpy(other.data() + counts + at, &value, sizeof value);
+    write_file(path, other);
+    return error_of(path);
+  };
+  constexpr std::size_t kExponents = 4 * 8;
+  constexpr std::size_t kRange = 6 * 8;
+  constexpr std::size_t kChannels = kRange + 2 * 8;
+  EXPECT_EQ(changed(kRange, -3.0), "no error");
+  const std::string expected = path + ": has ranges that contradict each other";
+  const auto expect_refusal = [&](std::size_t at, const auto& value) {
+    EXPECT_EQ(changed(at, value).substr(0, expected.size()), expected) << at << ", " << value;
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const int exponent : {1, 3, -1000, 1024}) {
+    expect_refusal(kExponents, exponent);
+    expect_refusal(kExponents + 4, exponent);
+  }
+  for (const double value : {-2.0, -4.0, kInfinity, -kInfinity, std::nan("")}) {
+    expect_refusal(kRange, value);
+    expect_refusal(kChannels, value);
+  }
+  for (const double value : {1.0, 3.0, kInfinity, std::nan("")}) expect_refusal(kRange + 8, value);
+  expect_refusal(kChannels + 2 * 8, -5.0);  // the maximum of channel 0 below its minimum
 }
 
 }  // namespace

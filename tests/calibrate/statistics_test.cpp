@@ -181,6 +181,32 @@ TEST(Statistics, CancellationLeavesTheSumExact) {
   EXPECT_NEAR(offset.moments().variance / (deviation * deviation * 999 / 1e6), 1, 1e-12);
 }
 
+TEST(Statistics, AMeanIsFiniteWhereTheSumIsNot) {
+  Statistics statistics;
+  statistics.add(tensor_of<double>("F64", {3}, {1.5e308, 1.5e308, 1.5e308}));
+  EXPECT_EQ(statistics.moments().mean, 1.5e308);
+  EXPECT_EQ(statistics.moments().variance, 0);
+}
+
+TEST(Statistics, AChannelsVarianceIsExactBesideALargeMean) {
+  constexpr double kOffset = 1e6;  // a million deviations
+  std::vector<double> values;
+  for (const float value : normal_values(5000, 9)) values.push_back(kOffset + value / 2);
+  long double sum = 0;
+  long double squares = 0;
+  for (const double value : values) {
+    const long double difference = value - kOffset;
+    sum += difference;
+    squares += difference * difference;
+  }
+  const auto n = static_cast<long double>(values.size());
+  const auto expected = static_cast<double>((squares - sum * sum / n) / n);
+  Statistics statistics;
+  statistics.add(tensor_of<double>("F64", {5000, 1}, values));
+  EXPECT_NEAR(statistics.channel_moments()[0].variance / expected, 1, 1e-12);
+  EXPECT_NEAR(statistics.moments().variance / expected, 1, 1e-12);
+}
+
 TEST(Statistics, ShapesOfTokensAndChannels) {
   Statistics scalar;
   scalar.add(tensor_of<float>("F32", {}, {2}));
