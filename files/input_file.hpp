@@ -27,8 +27,8 @@ class InputFile {
   std::uint64_t bytes_ = 0;
 };
 
-/// Throws BadInput if the file is a git-LFS pointer: a clone without git-LFS has a short text in the place of each large
-/// file.
+/// Throws BadInput if the file is a git-LFS pointer: a clone without git-LFS has a short text in the place of each
+/// large file.
 void refuse_lfs_pointer(const InputFile& file);
 
 /// Throws BadInput if `bytes`, the memory that reading `path` takes, exceed the machine's memory. The system

@@ -35,8 +35,8 @@ void store16(Element element, float value, char* dst) {
 
 /// Quantises one row to int4_rows, as FBGEMM does. Let lo and hi be a group's extremes in float. Then q =
 /// clamp(round-half-even((x - lo) * 15 / ((hi - lo) + 1e-8)), 0, 15), the stored scale is fp16((hi - lo) / 15) and the
-/// stored shift is fp16(lo), both saturated. A shift or a scale of zero is stored as +0. A group with an infinity or NaN
-/// has the scale and the shift NaN, and q = 0.
+/// stored shift is fp16(lo), both saturated. A shift or a scale of zero is stored as +0. A group with an infinity or
+/// NaN has the scale and the shift NaN, and q = 0.
 void quantise_int4(const RowFormat& format, const float* src, char* dst) {
   const int groups = format.groups;
   const int width = format.head_dim / groups;

@@ -1,5 +1,5 @@
-// Checks of the shapes of packed weights against the descriptor. An error says what the tensors look like and which field
-// of the descriptor reads them.
+// Checks of the shapes of packed weights against the descriptor. An error says what the tensors look like and which
+// field of the descriptor reads them.
 #pragma once
 
 #include "check/host_tensors.hpp"

@@ -29,7 +29,7 @@
 //              32   32 bytes  hash of that page
 //   block       0    u32      bytes of the facts
 //               4             facts, then one zstd frame with the code
-//   facts       0    6 × u32  registers, spill store bytes, spill load bytes, stack bytes, static shared memory, barriers
+//   facts       0    6 × u32  registers; bytes of spill stores, spill loads, stack and static shared memory; barriers
 //              24    4 texts  target, entry point, descriptor, version of cubit; each text follows its u32 length
 //
 // The positions of all index pages follow from the number of entries, so the index needs no offsets. A reader finds a

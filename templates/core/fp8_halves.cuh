@@ -1,10 +1,10 @@
 // Conversion of fp8 bytes (e4m3fn, e5m2) to pairs of fp16 values without rounding; NaN and infinity stay what they are.
 //
 // An e5m2 byte is the upper byte of an fp16. An e4m3 byte is converted by an instruction if the architecture has one.
-// Otherwise the byte is also made the upper byte of an fp16, and its exponent and fraction are shifted right by one bit;
-// the fp16 is then 2^8 times smaller than the e4m3 number. The NaN codes of e4m3, 0x7f and 0xff, follow the largest
-// number, 448: they become ±1.875 where 448 becomes 1.75. A factor of 36864 makes an infinity of 1.875 alone, and zero
-// times infinity, added to the pair, is NaN. Zero times any other product changes nothing.
+// Otherwise the byte is also made the upper byte of an fp16, and its exponent and fraction are shifted right by one
+// bit; the fp16 is then 2^8 times smaller than the e4m3 number. The NaN codes of e4m3, 0x7f and 0xff, follow the
+// largest number, 448: they become ±1.875 where 448 becomes 1.75. A factor of 36864 makes an infinity of 1.875 alone,
+// and zero times infinity, added to the pair, is NaN. Zero times any other product changes nothing.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (prmt, cvt from e4m3x2), "Half Precision Floating Point
 // Instructions" (mul, fma).
@@ -36,8 +36,8 @@ __device__ __forceinline__ uint32 smaller_halves_of_e4m3(uint32 word) {
   return result;
 }
 
-/// Bytes kLow and kHigh of a word of e4m3 as a pair of fp16 values, by the instruction for two neighbouring bytes, which
-/// exists from sm_89 on.
+/// Bytes kLow and kHigh of a word of e4m3 as a pair of fp16 values, by the instruction for two neighbouring bytes,
+/// which exists from sm_89 on.
 template <int kLow, int kHigh>
 __device__ __forceinline__ uint32 converted_halves_of_e4m3(uint32 word) {
   constexpr bool kAreNeighbours = kHigh == kLow + 1;  // otherwise the bytes are 0 and 2, or 1 and 3

@@ -8,8 +8,8 @@
 // is x / scale, clamped to ±kLargest, with -0 replaced by +0, and rounded to nearest even. A scale of zero gives zeros.
 // If the kernel does not compute the scales, it reads them.
 //
-// A group with an infinity or NaN gets the scale NaN and zeros. If the scale is read, an infinity or NaN becomes the NaN
-// of fp8; in int8 NaN becomes 0, and an infinity ±127.
+// A group with an infinity or NaN gets the scale NaN and zeros. If the scale is read, an infinity or NaN becomes the
+// NaN of fp8; in int8 NaN becomes 0, and an infinity ±127.
 //
 // Instructions per lane: 8 maxima (4 if the channels come as 16-bit pairs), 2 per halving of the group, and one
 // reciprocal. Each channel takes 2 for the division, 2 for a clamp if needed, and the encoding's own instructions: 1,
@@ -128,8 +128,8 @@ class RowSplit {
     }
   }
 
-  /// Replaces the bytes of infinities and NaNs; if the scale is NaN, all bytes. A sum that is no number, which it may be
-  /// for large numbers too, is the reason to look at each value.
+  /// Replaces the bytes of infinities and NaNs; if the scale is NaN, all bytes. A sum that is no number, which it may
+  /// be for large numbers too, is the reason to look at each value.
   static __device__ __forceinline__ void mark_none(uint32 (&words)[2], const float (&values)[kLaneChannels],
                                                    float scale) {
     float sum = scale;

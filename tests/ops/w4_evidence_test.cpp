@@ -1,5 +1,5 @@
-// Tests of <cubit/w4_evidence.hpp>: each contradiction between a checkpoint's own words and the way it is read gives one
-// sentence with the evidence, and an ordinary checkpoint gives none.
+// Tests of <cubit/w4_evidence.hpp>: each contradiction between a checkpoint's own words and the way it is read gives
+// one sentence with the evidence, and an ordinary checkpoint gives none.
 #include <cubit/w4_evidence.hpp>
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Tests of <cubit/w4_parallel.hpp>: the slices of all ranks together are the layer, whatever the format, and a slice reads
-// the weights of the layer at its place.
+// Tests of <cubit/w4_parallel.hpp>: the slices of all ranks together are the layer, whatever the format, and a slice
+// reads the weights of the layer at its place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

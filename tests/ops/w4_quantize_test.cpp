@@ -231,8 +231,8 @@ struct Case {
   std::vector<check::Tensor> tensors() { return {{"weights", "F16", {8, 32}, {}, weights.data()}}; }
 };
 
-/// A group with a NaN has the scale NaN, weights of 0 and the least zero. No neighbouring group changes, although groups
-/// share words.
+/// A group with a NaN has the scale NaN, weights of 0 and the least zero. No neighbouring group changes, although
+/// groups share words.
 TEST(QuantiseReference, AGroupWithoutNumbersLeavesItsNeighboursAlone) {
   constexpr int kN = 8;
   constexpr int kK = 32;

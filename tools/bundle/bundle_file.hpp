@@ -1,5 +1,5 @@
-// Bundles, for the commands compile and bundle: the entries of a bundle file, and a new bundle made from kernels and from
-// entries. The implementation links the bundle code of runtime/, whose writer libcubit does not contain.
+// Bundles, for the commands compile and bundle: the entries of a bundle file, and a new bundle made from kernels and
+// from entries. The implementation links the bundle code of runtime/, whose writer libcubit does not contain.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Converts the quantised layers of a checkpoint from one layout to another. Only one tensor is in memory at a time.
 //
-// The layout `packed` of compressed-tensors has the words of gptq_v2, or of symmetric if a layer has no zeros, with rows
-// and columns exchanged, and other names of tensors.
+// The layout `packed` of compressed-tensors has the words of gptq_v2, or of symmetric if a layer has no zeros, with
+// rows and columns exchanged, and other names of tensors.
 #pragma once
 
 #include <cstddef>

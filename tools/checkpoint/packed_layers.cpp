@@ -1,5 +1,6 @@
-// Finds the layers that compressed-tensors has packed (`pack-quantized`): weight_packed [n, k · bits / 32], weight_scale
-// [n, groups], weight_zero_point [n · bits / 32, groups] if the zeros are not the middle, weight_g_idx [k], weight_shape.
+// Finds the layers that compressed-tensors has packed (`pack-quantized`): weight_packed [n, k · bits / 32],
+// weight_scale [n, groups], weight_zero_point [n · bits / 32, groups] if the zeros are not the middle, weight_g_idx
+// [k], weight_shape.
 #include <fmt/format.h>
 
 #include <array>

@@ -15,9 +15,9 @@ namespace cubit::tools {
 /// Parses the value RANK/SIZE of --tensor-parallel. Throws BadInput.
 W4Rank parse_rank(const std::string& text);
 
-/// A rank's part of a layer of w4a16_gemm; it owns the bytes of tensors that it has cut. The activations say along which
-/// dimension: of all of k, output features are cut; of 1 / size of k, input features are. Then rank 0 alone has the
-/// layer's bias, and the other ranks have zeros.
+/// A rank's part of a layer of w4a16_gemm; it owns the bytes of tensors that it has cut. The activations say along
+/// which dimension: of all of k, output features are cut; of 1 / size of k, input features are. Then rank 0 alone has
+/// the layer's bias, and the other ranks have zeros.
 class ParallelSlice {
  public:
   /// `descriptor` is canonical. `activations`: their k. Throws BadInput or Error.

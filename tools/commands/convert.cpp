@@ -1,5 +1,5 @@
-// cubit convert: converts a checkpoint's quantised layers from one layout to another. Each file of a sharded checkpoint becomes a file of the same name, and a new index names the file of each
-// tensor.
+// cubit convert: converts a checkpoint's quantised layers from one layout to another. Each file of a sharded checkpoint
+// becomes a file of the same name, and a new index names the file of each tensor.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -4,9 +4,9 @@
  *   value[b, i, h] = the dequantised row cache.value[b, from[b] + i, h]     for from[b] + i < to[b]
  *
  * Values are computed in float and rounded to the output's type. For int8_split, fp8_e4m3 and fp8_e5m2 a value is the
- * rounded product of byte and scale; a byte or scale that is NaN or an infinity is read as such. The kernel neither reads nor
- * writes a row whose token is not below to[b] or not below cache.max_length. If from[b] is negative, the kernel touches
- * no row of that sequence. The descriptor chooses the cache's number format: see <cubit/kv_gather.hpp>.
+ * rounded product of byte and scale; a byte or scale that is NaN or an infinity is read as such. The kernel neither
+ * reads nor writes a row whose token is not below to[b] or not below cache.max_length. If from[b] is negative, the
+ * kernel touches no row of that sequence. The descriptor chooses the cache's number format: see <cubit/kv_gather.hpp>.
  */
 #ifndef CUBIT_KV_GATHER_H
 #define CUBIT_KV_GATHER_H

@@ -237,11 +237,11 @@ inline void convert_qzeros(W4Format from, W4Format to, const W4LayerSizes& sizes
   });
 }
 
-/// Exchanges rows and columns of a matrix of `rows` rows. compressed-tensors (`pack-quantized`) stores the words and the
-/// zeros of gptq_v2, and scales, in this way: weight_packed is [n, k / 8], weight_zero_point [n / 8, groups] and
-/// weight_scale [n, groups]. Without weight_zero_point the layer is symmetric. With 8 bits 4 takes the place of 8. `src`
-/// and `dst` do not overlap. Throws Error (invalid argument) if `src` is not a matrix of that many rows, or `dst` has
-/// another size.
+/// Exchanges rows and columns of a matrix of `rows` rows. compressed-tensors (`pack-quantized`) stores the words and
+/// the zeros of gptq_v2, and scales, in this way: weight_packed is [n, k / 8], weight_zero_point [n / 8, groups] and
+/// weight_scale [n, groups]. Without weight_zero_point the layer is symmetric. With 8 bits 4 takes the place of 8.
+/// `src` and `dst` do not overlap. Throws Error (invalid argument) if `src` is not a matrix of that many rows, or `dst`
+/// has another size.
 template <class Number>
 void transpose_w4(std::span<const Number> src, std::int64_t rows, std::span<Number> dst) {
   w4_checkpoint_detail::require_words("the result", dst.size(), src.size());

@@ -1,8 +1,8 @@
 // Cuts a quantised layer for tensor parallelism: which part of each tensor a rank has.
 //
-// Along n (column-parallel) every tensor is cut. Along k (row-parallel) qweight and g_idx are cut. With activation order
-// the scales and zeros stay whole, and the slice's g_idx names any of the layer's groups; without it they are cut too, and
-// a slice must begin with a group.
+// Along n (column-parallel) every tensor is cut. Along k (row-parallel) qweight and g_idx are cut. With activation
+// order the scales and zeros stay whole, and the slice's g_idx names any of the layer's groups; without it they are cut
+// too, and a slice must begin with a group.
 #pragma once
 
 #include <cubit/w4_checkpoint.hpp>
@@ -32,7 +32,8 @@ struct W4Range {
   std::int64_t columns = 0;
 };
 
-/// What a rank has of a layer. bias is [first_n, first_n + n) of the layer's; with W4Cut::rows only one rank may add it.
+/// What a rank has of a layer. bias is [first_n, first_n + n) of the layer's; with W4Cut::rows only one rank may add
+/// it.
 struct W4Slice {
   std::int64_t first_n = 0;
   std::int64_t n = 0;

@@ -9,8 +9,8 @@
  *   scheme=symmetric   scale = fp16(2 max|w| / 15), zero = 8; format=symmetric stores no zeros
  *   q = clamp(round(w / scale) + zero, 0, 15)
  * The scale is clamped to 2^-24 ... 65504, and all later steps use the scale as it is stored. The error of a
- * weight is |w - (q - zero) scale|. If a weight of a group is an infinity or NaN, the group's scale is NaN (0x7e00), its
- * q are 0, its zero is the least that the format has (scheme=symmetric: 8), and its errors are NaN.
+ * weight is |w - (q - zero) scale|. If a weight of a group is an infinity or NaN, the group's scale is NaN (0x7e00),
+ * its q are 0, its zero is the least that the format has (scheme=symmetric: 8), and its errors are NaN.
  *
  * w4a16_gemm takes qweight, qzeros and scales for the same format and group size; see <cubit/w4a16_gemm.hpp>.
  */
