@@ -83,7 +83,8 @@ bool is_lock(const fs::path& path) {
 bool is_staging(const fs::path& path) {
   const std::string file = path.filename().native();
   const std::string_view staged = staged_name(file);
-  return is_entry_name(staged) || staged == kPruneMarker || staged == kLockProbe;
+  return is_entry_name(staged) || is_subfolder_name(staged) || is_lock(fs::path(staged)) || staged == kPruneMarker ||
+         staged == kLockProbe;
 }
 
 std::string entry_id(const fs::path& path) {

@@ -40,7 +40,7 @@ std::filesystem::path entry_path(const std::filesystem::path& cache, const std::
 bool is_entry(const std::filesystem::path& path);
 /// True for the names of an entry's lock and of the lock that prune() holds.
 bool is_lock(const std::filesystem::path& path);
-/// True for the name of a staging file of the cache.
+/// True for the name of a staging file of the cache, or of a folder that is being made.
 bool is_staging(const std::filesystem::path& path);
 std::string entry_id(const std::filesystem::path& path);
 /// Returns the version in an entry's name, "…-nvrtc13.0.88". The version only orders candidates and proves nothing.

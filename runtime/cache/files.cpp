@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -78,6 +79,42 @@ int open_existing_lock(const std::filesystem::path& path, File& file) {
   return S_ISREG(status.st_mode) && status.st_nlink <= 1 ? 0 : EACCES;
 }
 
+/// The process id makes the name unique among processes of this machine, and the counter makes it unique among threads
+/// and calls. Another machine on the same folder may still pick the same name; O_EXCL turns that into an error of one
+/// store.
+std::filesystem::path staging_path(const std::filesystem::path& path) {
+  static std::atomic<unsigned> count{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return fmt::format("{}.{}.{}.{}{}", path.string(), ::getpid(), count.fetch_add(1), now, kStagingSuffix);
+}
+
+/// Renames `from` unless something has the name `to`. Returns EINVAL or ENOSYS on file systems without such a call.
+int rename_to_free_name(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+}
+
+bool lacks_free_names(int error) { return error == EINVAL || error == ENOSYS; }
+
+int make_lock_as(const std::filesystem::path& path, File& file) {
+  constexpr mode_t kMode = 0666;
+  const int error = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, file, kMode);
+  if (error == 0) static_cast<void>(::fchmod(file.descriptor(), kMode));
+  return error;
+}
+
+/// Makes a lock file, or returns EEXIST. The file gets its name last. Otherwise another user could find the file before
+/// fchmod gives back the bits that the umask has taken away.
+int make_lock(const std::filesystem::path& path, File& file) {
+  const auto staged = staging_path(path);
+  if (const int error = make_lock_as(staged, file)) return error;
+  static_cast<void>(::flock(file.descriptor(), LOCK_EX | LOCK_NB));  // for is_abandoned
+  const int error = rename_to_free_name(staged, path);
+  if (error == 0) return 0;
+  static_cast<void>(::unlink(staged.c_str()));
+  if (lacks_free_names(error)) return make_lock_as(path, file);
+  return error == ENOENT ? EEXIST : error;  // somebody has cleaned up the unlocked file: the caller tries again
+}
+
 /// Opens a lock file or makes one. Linux refuses O_CREAT for another user's file in a sticky folder, even if everybody
 /// may write the file (sysctl fs.protected_regular), so an existing file is opened without that flag.
 int open_lock(const std::filesystem::path& path, File& file, bool& is_created) {
@@ -87,10 +124,9 @@ int open_lock(const std::filesystem::path& path, File& file, bool& is_created) {
   for (int attempt = 0; attempt < kAttempts && (error == ENOENT || error == EEXIST); ++attempt) {
     error = open_existing_lock(path, file);
     if (error != ENOENT) continue;
-    error = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, file, 0666);
+    error = make_lock(path, file);
     if (error == ENOENT) return error;  // there is no folder
     is_created = error == 0;
-    if (is_created) static_cast<void>(::fchmod(file.descriptor(), 0666));
   }
   return error;
 }
@@ -107,15 +143,6 @@ int try_lock(const std::filesystem::path& path, const File& file, bool is_create
 bool is_folder(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/// The process id makes the name unique among processes of this machine, and the counter makes it unique among threads
-/// and calls. Another machine on the same folder may still pick the same name; O_EXCL turns that into an error of one
-/// store.
-std::filesystem::path staging_path(const std::filesystem::path& path) {
-  static std::atomic<unsigned> count{0};
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return fmt::format("{}.{}.{}.{}{}", path.string(), ::getpid(), count.fetch_add(1), now, kStagingSuffix);
 }
 
 PublishError stage(const std::filesystem::path& staged, std::string_view content, File& file) {
@@ -166,15 +193,22 @@ int create_folder_like_parent(const std::filesystem::path& path) {
   if (is_folder(path)) return 0;
   if (::stat(path.parent_path().c_str(), &parent) != 0) return errno;
   const mode_t mode = parent.st_mode & 07777;
-  if (::mkdir(path.c_str(), mode) != 0) return errno == EEXIST && is_folder(path) ? 0 : errno;
-  // The umask may have taken bits away. Where others can rename folders, the name may already stand for another one.
+  // The folder gets its name last. Otherwise another user could find the folder before fchmod gives back the bits that
+  // the umask has taken away.
+  const auto staged = staging_path(path);
+  if (::mkdir(staged.c_str(), mode) != 0) return errno;
+  // Where others can rename folders, the name may already stand for another one.
   File folder;
   struct stat made {};
-  if (open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, folder) == 0 && ::fstat(folder.descriptor(), &made) == 0 &&
+  if (open_file(staged, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, folder) == 0 && ::fstat(folder.descriptor(), &made) == 0 &&
       made.st_uid == ::geteuid()) {
     static_cast<void>(::fchmod(folder.descriptor(), mode));
   }
-  return 0;
+  int error = rename_to_free_name(staged, path);
+  if (lacks_free_names(error) && !is_folder(path)) error = ::rename(staged.c_str(), path.c_str()) == 0 ? 0 : errno;
+  if (error == 0) return 0;
+  static_cast<void>(::rmdir(staged.c_str()));
+  return is_folder(path) ? 0 : error;
 }
 
 static Ownership ownership_of(const struct stat& status) {
@@ -300,10 +334,12 @@ std::string_view staged_name(std::string_view name) {
 }
 
 bool is_abandoned(const std::filesystem::path& staged) {
-  File file;
-  if (open_existing_lock(staged, file) != 0) return false;
-  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
-  if (!lacks_locks(errno)) return false;
+  if (!is_folder(staged)) {
+    File file;
+    if (open_existing_lock(staged, file) != 0) return false;
+    if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
+    if (!lacks_locks(errno)) return false;
+  }
   std::error_code error;
   const auto changed = std::filesystem::last_write_time(staged, error);
   return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;

@@ -116,7 +116,7 @@ bool is_staging_name(std::string_view name);
 std::string_view staged_name(std::string_view name);
 
 /// True if no process is writing the temporary file any more. A writer holds a lock on its temporary file. Where locks
-/// are not supported, a file older than an hour counts as abandoned.
+/// are not supported, a file older than an hour counts as abandoned, and so does a temporary folder.
 bool is_abandoned(const std::filesystem::path& staged);
 
 /// How long lock_file() waits for another owner, and what it does meanwhile.
