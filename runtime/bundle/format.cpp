@@ -7,24 +7,12 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/little_endian.hpp"
+
 namespace cubit::runtime {
 namespace {
 
 constexpr std::size_t kResourceNumbers = 6;
-
-template <class Unsigned>
-void put_number(std::string& bytes, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>((value >> (8 * i)) & 0xff);
-}
-
-template <class Unsigned>
-Unsigned number_at(std::string_view bytes, std::size_t offset) {
-  Unsigned value = 0;
-  for (std::size_t i = sizeof value; i-- > 0;) {
-    value = static_cast<Unsigned>((value << 8) | static_cast<unsigned char>(bytes[offset + i]));
-  }
-  return value;
-}
 
 std::uint32_t word_at(std::string_view bytes, std::size_t offset) { return number_at<std::uint32_t>(bytes, offset); }
 
@@ -41,7 +29,7 @@ ContentHash hash_at(std::string_view bytes, std::size_t offset) {
 bool is_zero(std::string_view bytes) { return bytes.find_first_not_of('\0') == std::string_view::npos; }
 
 void put_text(std::string& bytes, std::string_view text) {
-  put_number(bytes, static_cast<std::uint32_t>(text.size()));
+  append_number(bytes, static_cast<std::uint32_t>(text.size()));
   bytes += text;
 }
 
@@ -89,10 +77,10 @@ ContentHash root_of(std::string_view header_page) { return content_hash(header_p
 
 std::string header_page(const BundleHeader& header) {
   std::string page(kBundleMagic);
-  put_number(page, kBundleVersion);
-  put_number(page, std::uint32_t{0});
-  put_number(page, header.file_bytes);
-  put_number(page, header.entries);
+  append_number(page, kBundleVersion);
+  append_number(page, std::uint32_t{0});
+  append_number(page, header.file_bytes);
+  append_number(page, header.entries);
   put_hash(page, header.top);
   put_hash(page, root_of(page));
   page.resize(kBundlePageBytes, '\0');
@@ -127,12 +115,12 @@ BundleHeader read_header(std::string_view page, std::uint64_t file_bytes, std::s
 void append_record(std::string& bytes, const BundleRecord& record) {
   put_hash(bytes, record.key.bytes);
   for (const int number : {record.compiler.major, record.compiler.minor, record.compiler.build}) {
-    put_number(bytes, static_cast<std::uint32_t>(number));
+    append_number(bytes, static_cast<std::uint32_t>(number));
   }
-  put_number(bytes, std::uint32_t{record.code == codegen::Code::ptx});
-  put_number(bytes, record.offset);
-  put_number(bytes, record.bytes);
-  put_number(bytes, record.code_bytes);
+  append_number(bytes, std::uint32_t{record.code == codegen::Code::ptx});
+  append_number(bytes, record.offset);
+  append_number(bytes, record.bytes);
+  append_number(bytes, record.code_bytes);
   put_hash(bytes, record.block_hash);
   put_hash(bytes, record.code_hash);
 }
@@ -176,7 +164,7 @@ std::string facts_of(const Artifact& artifact, std::string_view library) {
   std::string facts;
   for (const int number : {resources.registers, resources.spill_store_bytes, resources.spill_load_bytes,
                            resources.stack_bytes, resources.static_shared_memory, resources.barriers}) {
-    put_number(facts, static_cast<std::uint32_t>(number));
+    append_number(facts, static_cast<std::uint32_t>(number));
   }
   put_text(facts, artifact.target);
   put_text(facts, artifact.entry_point);

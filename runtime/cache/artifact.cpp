@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "runtime/little_endian.hpp"
 
 namespace cubit::runtime {
 namespace {
@@ -32,20 +33,6 @@ constexpr std::uint64_t kMaximumEntryBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kMaximumDescriptorBytes = std::size_t{64} << 10;
 
 [[noreturn]] void reject(const std::string& rule) { throw Failure(Status::io_error, "cache entry", rule); }
-
-template <class Unsigned>
-void append_number(std::string& bytes, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>((value >> (8 * i)) & 0xff);
-}
-
-template <class Unsigned>
-Unsigned read_number(std::string_view bytes, std::size_t offset) {
-  Unsigned value = 0;
-  for (std::size_t i = sizeof value; i-- > 0;) {
-    value = static_cast<Unsigned>((value << 8) | static_cast<unsigned char>(bytes[offset + i]));
-  }
-  return value;
-}
 
 std::string_view as_text(const std::array<std::uint8_t, 32>& hash) {
   return {reinterpret_cast<const char*>(hash.data()), hash.size()};
@@ -150,7 +137,7 @@ std::size_t check_frame(std::string_view bytes) {
   if (const std::string damage = prefix_damage(bytes, bytes.size()); !damage.empty()) reject(damage);
   const auto hash = content_hash(bytes.substr(0, bytes.size() - kHashBytes));
   if (as_text(hash) != bytes.substr(bytes.size() - kHashBytes)) reject("its content does not match its hash");
-  return read_number<std::uint32_t>(bytes, 12);
+  return number_at<std::uint32_t>(bytes, 12);
 }
 
 }  // namespace
@@ -160,15 +147,15 @@ std::string prefix_damage(std::string_view front, std::uint64_t size) {
     return fmt::format("it is too short: {} bytes, and the smallest entry has {}", size, kPrefixBytes + kHashBytes);
   }
   if (!front.starts_with(kMagic)) return "it does not start with the magic CUBITART";
-  const auto schema = read_number<std::uint32_t>(front, 8);
+  const auto schema = number_at<std::uint32_t>(front, 8);
   if (schema != kSchemaVersion) {
     return fmt::format("it has schema version {}, and this cubit reads {}", schema, kSchemaVersion);
   }
   if (size > kMaximumEntryBytes) {
     return fmt::format("it is too long: {} bytes, and the largest entry has {}", size, kMaximumEntryBytes);
   }
-  const std::uint64_t header = read_number<std::uint32_t>(front, 12);
-  const auto cubin = read_number<std::uint64_t>(front, 16);
+  const std::uint64_t header = number_at<std::uint32_t>(front, 12);
+  const auto cubin = number_at<std::uint64_t>(front, 16);
   const std::uint64_t payload = size - kPrefixBytes - kHashBytes;
   if (header > kMaximumHeaderBytes || header > payload || cubin != payload - header) {
     return fmt::format("its lengths do not add up: header {}, cubin {}, file {} bytes", header, cubin, size);
