@@ -26,37 +26,32 @@ double activated(GateFunction function, double x) {
 /// keeps absolute precision only.
 double activation_slack(double x) { return 0x1p-21 * std::fabs(x); }
 
-class GateProblem final : public Problem {
+class GateProblem final : public quantisation::RowProblem {
  public:
   /// Checks the tensors. Throws Failure(invalid_argument).
-  GateProblem(const GateQuantize& descriptor, Tensors inputs) : descriptor_(descriptor), inputs_(std::move(inputs)) {
-    const Tensor& gate = *inputs_.find("gate");
+  GateProblem(const GateQuantize& descriptor, Tensors inputs) : RowProblem(std::move(inputs)), descriptor_(descriptor) {
+    const Tensor& gate = *tensors().find("gate");
     require_element(gate, descriptor.input, "input");
-    require_element(*inputs_.find("up"), descriptor.input, "input");
+    require_element(*tensors().find("up"), descriptor.input, "input");
     require_rank(gate, 2, "[rows, columns]");
-    require_shape(*inputs_.find("up"), gate.shape, "[rows, columns]");
+    require_shape(*tensors().find("up"), gate.shape, "[rows, columns]");
     shape_ = {descriptor, gate.shape[0], gate.shape[1], descriptor.input};
     ops::quantisation::check_row_sizes(shape_.rows, shape_.columns, ops::quantisation::column_multiple(descriptor),
                                        ops::quantisation::kMostComputingThreads);
-    outputs_ = shape_.tensors();
-    if (const Tensor* const scale = inputs_.find("scale"); scale != nullptr)
+    set_outputs(shape_.tensors());
+    if (const Tensor* const scale = tensors().find("scale"); scale != nullptr)
       given_scale_ = quantisation::given_scale(*scale);
   }
 
-  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
-  const std::vector<Tensor>& outputs() const override { return outputs_; }
-  std::size_t bytes_read() const override { return quantisation::bytes_of(inputs_.list()); }
-  std::size_t bytes_written() const override { return quantisation::bytes_of(outputs_); }
-
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    const std::size_t inputs = inputs_.list().size();
-    quantisation::require_addresses(device_data, inputs, outputs_.size());
+    const std::size_t first_output = inputs().size();
+    quantisation::require_addresses(device_data, first_output, outputs().size());
     cubit_gate_quantize_arguments arguments{};
     arguments.size = sizeof arguments;
-    arguments.gate = inputs_.address<void>(device_data, "gate");
-    arguments.up = inputs_.address<void>(device_data, "up");
-    quantisation::set_result(arguments.result, shape_, device_data.subspan(inputs),
-                             inputs_.address<void>(device_data, "scale"));
+    arguments.gate = tensors().address<void>(device_data, "gate");
+    arguments.up = tensors().address<void>(device_data, "up");
+    quantisation::set_result(arguments.result, shape_, device_data.subspan(first_output),
+                             tensors().address<void>(device_data, "scale"));
     arguments.gate_stride = arguments.up_stride = shape_.columns;
     arguments.rows = static_cast<std::int32_t>(shape_.rows);
     arguments.columns = static_cast<std::int32_t>(shape_.columns);
@@ -64,7 +59,7 @@ class GateProblem final : public Problem {
   }
 
   Comparison compare(std::span<const void* const> got) const override {
-    quantisation::require_outputs(got, outputs_.size());
+    quantisation::require_outputs(got, outputs().size());
     const quantisation::ResultView result(shape_, got, given_scale_);
     std::vector<double> errors(shape_.rows);
     parallel_for(shape_.rows,
@@ -75,7 +70,7 @@ class GateProblem final : public Problem {
  private:
   quantisation::ReferenceRow reference(std::int64_t row) const {
     const auto values = [&](const char* name) {
-      const auto* const data = static_cast<const char*>(inputs_.find(name)->data);
+      const auto* const data = static_cast<const char*>(tensors().find(name)->data);
       return quantisation::row_of(descriptor_.input, data, row, shape_.columns);
     };
     const std::vector<float> gates = values("gate");
@@ -89,8 +84,6 @@ class GateProblem final : public Problem {
   }
 
   GateQuantize descriptor_;
-  Tensors inputs_;
-  std::vector<Tensor> outputs_;
   quantisation::ResultShape shape_;
   float given_scale_ = 0;
 };

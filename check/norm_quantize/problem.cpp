@@ -20,18 +20,18 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-class NormProblem final : public Problem {
+class NormProblem final : public quantisation::RowProblem {
  public:
   /// Checks the tensors. Throws Failure(invalid_argument).
   NormProblem(const NormQuantize& descriptor, Tensors inputs, double epsilon)
-      : descriptor_(descriptor), inputs_(std::move(inputs)), epsilon_(static_cast<float>(epsilon)) {
+      : RowProblem(std::move(inputs)), descriptor_(descriptor), epsilon_(static_cast<float>(epsilon)) {
     ops::norm_quantize::check_epsilon(epsilon);
-    const Tensor& input = *inputs_.find("input");
+    const Tensor& input = *tensors().find("input");
     require_rank(input, 2, "[rows, columns]");
     shape_ = {descriptor, input.shape[0], input.shape[1], descriptor.input};
     ops::quantisation::check_row_sizes(shape_.rows, shape_.columns, ops::quantisation::column_multiple(descriptor),
                                        ops::quantisation::kMostComputingThreads);
-    for (const Tensor& tensor : inputs_.list()) {
+    for (const Tensor& tensor : tensors().list()) {
       if (tensor.name == "scale") {
         given_scale_ = quantisation::given_scale(tensor);
         continue;
@@ -41,27 +41,24 @@ class NormProblem final : public Problem {
       if (is_row) require_shape(tensor, {shape_.columns}, "[columns]");
       if (!is_row) require_shape(tensor, input.shape, "[rows, columns]");
     }
-    if (descriptor.residual) outputs_.push_back(dense("sum", element_type(descriptor.input), input.shape, nullptr));
-    for (Tensor& tensor : shape_.tensors()) outputs_.push_back(std::move(tensor));
+    std::vector<Tensor> outputs = shape_.tensors();
+    if (descriptor.residual)
+      outputs.insert(outputs.begin(), dense("sum", element_type(descriptor.input), input.shape, nullptr));
+    set_outputs(std::move(outputs));
   }
 
-  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
-  const std::vector<Tensor>& outputs() const override { return outputs_; }
-  std::size_t bytes_read() const override { return quantisation::bytes_of(inputs_.list()); }
-  std::size_t bytes_written() const override { return quantisation::bytes_of(outputs_); }
-
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    std::size_t first_output = inputs_.list().size();
-    quantisation::require_addresses(device_data, first_output, outputs_.size());
+    std::size_t first_output = inputs().size();
+    quantisation::require_addresses(device_data, first_output, outputs().size());
     cubit_norm_quantize_arguments arguments{};
     arguments.size = sizeof arguments;
-    arguments.input = inputs_.address<void>(device_data, "input");
-    arguments.residual = inputs_.address<void>(device_data, "residual");
-    arguments.weight = inputs_.address<void>(device_data, "weight");
-    arguments.bias = inputs_.address<void>(device_data, "bias");
+    arguments.input = tensors().address<void>(device_data, "input");
+    arguments.residual = tensors().address<void>(device_data, "residual");
+    arguments.weight = tensors().address<void>(device_data, "weight");
+    arguments.bias = tensors().address<void>(device_data, "bias");
     if (descriptor_.residual) arguments.sum = device_data[first_output++];
     quantisation::set_result(arguments.result, shape_, device_data.subspan(first_output),
-                             inputs_.address<void>(device_data, "scale"));
+                             tensors().address<void>(device_data, "scale"));
     arguments.input_stride = arguments.residual_stride = arguments.sum_stride = shape_.columns;
     arguments.rows = static_cast<std::int32_t>(shape_.rows);
     arguments.columns = static_cast<std::int32_t>(shape_.columns);
@@ -70,7 +67,7 @@ class NormProblem final : public Problem {
   }
 
   Comparison compare(std::span<const void* const> got) const override {
-    quantisation::require_outputs(got, outputs_.size());
+    quantisation::require_outputs(got, outputs().size());
     const quantisation::ResultView result(shape_, got.subspan(descriptor_.residual ? 1 : 0), given_scale_);
     std::vector<double> errors(shape_.rows);
     parallel_for(shape_.rows, [&](std::int64_t row) {
@@ -84,7 +81,7 @@ class NormProblem final : public Problem {
 
  private:
   std::vector<float> values_of(const char* name, std::int64_t row) const {
-    const auto* const data = static_cast<const char*>(inputs_.find(name)->data);
+    const auto* const data = static_cast<const char*>(tensors().find(name)->data);
     return quantisation::row_of(descriptor_.input, data, row, shape_.columns);
   }
   /// The row that is normalised: the sum with the residual is rounded to 16 bits.
@@ -136,8 +133,6 @@ class NormProblem final : public Problem {
   }
 
   NormQuantize descriptor_;
-  Tensors inputs_;
-  std::vector<Tensor> outputs_;
   quantisation::ResultShape shape_;
   float epsilon_;
   float given_scale_ = 0;

@@ -10,6 +10,15 @@
 #include "check/random_rows.hpp"
 
 namespace cubit::check::quantisation {
+namespace {
+
+std::size_t bytes_of(const std::vector<Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+}  // namespace
 
 std::string RowSizes::help() {
   return fmt::format("rows, columns, special (1: some rows with NaN, infinities or the largest code), {}",
@@ -82,11 +91,9 @@ void require_outputs(std::span<const void* const> got, std::size_t outputs) {
          fmt::format("accepted: {}", outputs));
 }
 
-std::size_t bytes_of(const std::vector<Tensor>& tensors) {
-  std::size_t bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
-  return bytes;
-}
+std::size_t RowProblem::bytes_read() const { return bytes_of(inputs_.list()); }
+
+std::size_t RowProblem::bytes_written() const { return bytes_of(outputs_); }
 
 std::vector<float> row_of(Element element, const char* data, std::int64_t row, std::int64_t columns) {
   std::vector<float> values(columns);

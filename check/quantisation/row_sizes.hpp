@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check/host_tensors.hpp"
@@ -39,7 +40,24 @@ void require_no_numbers(const Numbers& numbers, const char* op);
 void require_addresses(std::span<void* const> device_data, std::size_t inputs, std::size_t outputs);
 void require_outputs(std::span<const void* const> got, std::size_t outputs);
 
-std::size_t bytes_of(const std::vector<Tensor>& tensors);
+/// A problem whose launches read every input and write every output once.
+class RowProblem : public Problem {
+ public:
+  explicit RowProblem(Tensors inputs) : inputs_(std::move(inputs)) {}
+  const std::vector<Tensor>& inputs() const final { return inputs_.list(); }
+  const std::vector<Tensor>& outputs() const final { return outputs_; }
+  std::size_t bytes_read() const final;
+  std::size_t bytes_written() const final;
+
+ protected:
+  const Tensors& tensors() const { return inputs_; }
+  void set_outputs(std::vector<Tensor> outputs) { outputs_ = std::move(outputs); }
+
+ private:
+  Tensors inputs_;
+  std::vector<Tensor> outputs_;
+};
+
 /// The values of one row of a dense 16-bit tensor.
 std::vector<float> row_of(Element element, const char* data, std::int64_t row, std::int64_t columns);
 /// The largest of the rows' errors.

@@ -13,33 +13,28 @@
 namespace cubit::check::quantize {
 namespace {
 
-class QuantizeProblem final : public Problem {
+class QuantizeProblem final : public quantisation::RowProblem {
  public:
   /// Checks the tensors. Throws Failure(invalid_argument).
-  QuantizeProblem(const Quantize& descriptor, Tensors inputs) : descriptor_(descriptor), inputs_(std::move(inputs)) {
-    const Tensor& input = *inputs_.find("input");
+  QuantizeProblem(const Quantize& descriptor, Tensors inputs) : RowProblem(std::move(inputs)), descriptor_(descriptor) {
+    const Tensor& input = *tensors().find("input");
     require_element(input, descriptor.input, "input");
     require_rank(input, 2, "[rows, columns]");
     shape_ = {descriptor, input.shape[0], input.shape[1]};
     ops::quantisation::check_row_sizes(shape_.rows, shape_.columns, ops::quantisation::column_multiple(descriptor));
-    outputs_ = shape_.tensors();
-    if (const Tensor* const scale = inputs_.find("scale"); scale != nullptr)
+    set_outputs(shape_.tensors());
+    if (const Tensor* const scale = tensors().find("scale"); scale != nullptr)
       given_scale_ = quantisation::given_scale(*scale);
   }
 
-  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
-  const std::vector<Tensor>& outputs() const override { return outputs_; }
-  std::size_t bytes_read() const override { return quantisation::bytes_of(inputs_.list()); }
-  std::size_t bytes_written() const override { return quantisation::bytes_of(outputs_); }
-
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override {
-    const std::size_t inputs = inputs_.list().size();
-    quantisation::require_addresses(device_data, inputs, outputs_.size());
+    const std::size_t first_output = inputs().size();
+    quantisation::require_addresses(device_data, first_output, outputs().size());
     cubit_quantize_arguments arguments{};
     arguments.size = sizeof arguments;
-    arguments.input = inputs_.address<void>(device_data, "input");
-    quantisation::set_result(arguments.result, shape_, device_data.subspan(inputs),
-                             inputs_.address<void>(device_data, "scale"));
+    arguments.input = tensors().address<void>(device_data, "input");
+    quantisation::set_result(arguments.result, shape_, device_data.subspan(first_output),
+                             tensors().address<void>(device_data, "scale"));
     arguments.input_stride = shape_.columns;
     arguments.rows = static_cast<std::int32_t>(shape_.rows);
     arguments.columns = static_cast<std::int32_t>(shape_.columns);
@@ -48,9 +43,9 @@ class QuantizeProblem final : public Problem {
 
   /// Every byte, scale and zero point is exact, so that the error is the number of those that differ.
   Comparison compare(std::span<const void* const> got) const override {
-    quantisation::require_outputs(got, outputs_.size());
+    quantisation::require_outputs(got, outputs().size());
     const quantisation::ResultView result(shape_, got, given_scale_);
-    const auto* const data = static_cast<const char*>(inputs_.find("input")->data);
+    const auto* const data = static_cast<const char*>(tensors().find("input")->data);
     std::vector<double> errors(shape_.rows);
     parallel_for(shape_.rows, [&](std::int64_t row) {
       const std::vector<float> values = quantisation::row_of(descriptor_.input, data, row, shape_.columns);
@@ -62,8 +57,6 @@ class QuantizeProblem final : public Problem {
 
  private:
   Quantize descriptor_;
-  Tensors inputs_;
-  std::vector<Tensor> outputs_;
   quantisation::ResultShape shape_;
   float given_scale_ = 0;
 };
