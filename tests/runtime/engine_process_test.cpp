@@ -86,6 +86,21 @@ class EngineProcessTest : public testing::Test {
     return said;
   }
 
+  /// Starts a process that holds the lock of source_ until it is killed, and waits until the process compiles.
+  test::Child start_stuck_owner() {
+    const fs::path compiles = folder_.path() / "owner compiles";
+    test::Child owner([&]() -> std::string {
+      const auto stuck = std::make_shared<test::CountingCompiler>(folder_.path() / "stuck", [&](const auto&) {
+        test::write_whole(compiles, "");
+        ::pause();
+      });
+      Engine(settings(), {}, stuck).get(source_);
+      return "the stuck compile ended";
+    });
+    while (!fs::exists(compiles)) std::this_thread::yield();
+    return owner;
+  }
+
   test::TemporaryFolder folder_;
   codegen::KernelSource source_ = test::small_source();
 };
@@ -134,18 +149,9 @@ TEST_F(EngineProcessTest, SixtyFourProcessesOnOneColdKeyMakeOneCompile) {
 
 /// The owner of the lock is killed while 63 processes wait: one of them compiles, and none hangs.
 TEST_F(EngineProcessTest, AKilledOwnerOf63WaitersIsOneMoreCompile) {
-  const fs::path owner_compiles = folder_.path() / "owner compiles";
   const auto counting =
       std::make_shared<test::CountingCompiler>(folder_.path() / "count", [](const codegen::KernelSource&) {});
-  test::Child owner([&]() -> std::string {
-    const auto stuck = std::make_shared<test::CountingCompiler>(folder_.path() / "stuck", [&](const auto&) {
-      test::write_whole(owner_compiles, "");
-      ::pause();
-    });
-    Engine(settings(), {}, stuck).get(source_);
-    return "the stuck compile ended";
-  });
-  while (!fs::exists(owner_compiles)) std::this_thread::yield();
+  test::Child owner = start_stuck_owner();
   std::vector<test::Child> waiting;
   for (int i = 0; i < 63; ++i) {
     waiting.emplace_back([&]() -> std::string {
@@ -161,18 +167,9 @@ TEST_F(EngineProcessTest, AKilledOwnerOf63WaitersIsOneMoreCompile) {
 }
 
 TEST_F(EngineProcessTest, WhoWaitsGoesOnWhenTheOwnerIsKilled) {
-  const fs::path owner_compiles = folder_.path() / "owner compiles";
   const auto counting =
       std::make_shared<test::CountingCompiler>(folder_.path() / "count", [](const codegen::KernelSource&) {});
-  test::Child owner([&]() -> std::string {
-    const auto stuck = std::make_shared<test::CountingCompiler>(folder_.path() / "stuck", [&](const auto&) {
-      test::write_whole(owner_compiles, "");
-      ::pause();
-    });
-    Engine(settings(), {}, stuck).get(source_);
-    return "the stuck compile ended";
-  });
-  while (!fs::exists(owner_compiles)) std::this_thread::yield();
+  test::Child owner = start_stuck_owner();
 
   std::vector<test::Child> waiting;
   for (int i = 0; i < 3; ++i) {
