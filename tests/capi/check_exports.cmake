@@ -1,6 +1,6 @@
-# A library exports the functions that its header declares, all of them and nothing else.
-#   cmake -DNM=… -DLIBRARY=… -DHEADER=… -DLEAST=… -P check_exports.cmake
-# LEAST: how many declarations the header has at least, so that a check that no longer reads the header fails.
+# A library exports the functions that its headers declare, all of them and nothing else.
+#   cmake -DNM=… -DLIBRARY=… -DHEADERS=… -DLEAST=… -P check_exports.cmake
+# LEAST: how many declarations the headers have at least, so that a check that no longer reads the headers fails.
 cmake_minimum_required(VERSION 3.25)
 
 execute_process(COMMAND ${NM} -D --defined-only --format=posix ${LIBRARY} OUTPUT_VARIABLE listing
@@ -12,7 +12,11 @@ foreach(line IN LISTS lines)
   list(APPEND exported ${name})
 endforeach()
 
-file(READ ${HEADER} text)
+set(text "")
+foreach(header IN LISTS HEADERS)
+  file(READ ${header} content)
+  string(APPEND text "${content}")
+endforeach()
 string(REGEX MATCHALL "CUBIT_API [a-z_0-9 *]*[ *]cubit_[a-z_0-9]+\\(" declarations "${text}")
 set(declared "")
 foreach(declaration IN LISTS declarations)
@@ -22,15 +26,15 @@ endforeach()
 
 list(LENGTH declared count)
 if(count LESS LEAST)
-  message(FATAL_ERROR "only ${count} declarations were found in ${HEADER}: this check no longer reads it")
+  message(FATAL_ERROR "only ${count} declarations were found in ${HEADERS}: this check no longer reads it")
 endif()
 foreach(name IN LISTS exported)
   if(NOT name IN_LIST declared)
-    message(SEND_ERROR "exported, but not in ${HEADER}: ${name}")
+    message(SEND_ERROR "exported, but not in ${HEADERS}: ${name}")
   endif()
 endforeach()
 foreach(name IN LISTS declared)
   if(NOT name IN_LIST exported)
-    message(SEND_ERROR "in ${HEADER}, but not exported: ${name}")
+    message(SEND_ERROR "in ${HEADERS}, but not exported: ${name}")
   endif()
 endforeach()
