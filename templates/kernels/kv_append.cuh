@@ -15,8 +15,7 @@
 //
 // Bytes of a row (key and value) with head_dim 128: 512 read; written 512 (bf16, fp16), 264 (int8, fp8 with a scale
 // each), 160 (int4_rows, 4 groups), 136 (1 group). In addition, each token and lane group reads 4 · rotary_dim bytes of
-// cosines and sines. Instructions of a warp for two rows on sm_90a: 193 (int8), 228 (int4_rows, 4 groups), 271 (with
-// rotation), and 120 to 180 before the first row; bench/notes/kv_append.md has all numbers.
+// cosines and sines. bench/notes/kv_append.md counts the instructions.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Floating Point Instructions".
 #include "plan.cuh"
