@@ -17,7 +17,8 @@
 #include "quantisation/quantise_row.cuh"
 #include "quantisation/row_norm.cuh"
 
-extern "C" __global__ void __launch_bounds__(plan::kMostThreads)
+// Left to itself, ptxas aims at 64 registers, with which some kernels that add a bias spill.
+extern "C" __global__ void __launch_bounds__(plan::kMostThreads, plan::kAddsBias ? 1 : 0)
     norm_quantize(const __grid_constant__ cubit::NormQuantizeArguments args) {
   using namespace cubit;
   const RowThreads threads(args.shape);
