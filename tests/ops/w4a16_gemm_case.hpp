@@ -109,11 +109,11 @@ struct Case {
     if (!packed.qzeros.empty())
       tensors.push_back({"qzeros", "I32", {kK / kGroup, kN / in_word}, {}, packed.qzeros.data()});
   }
-  /// Gives qweight another shape, with zeros for words that it lacks.
-  void give_words(std::vector<std::int64_t> shape) {
-    packed.qweight.resize(static_cast<std::size_t>(shape[0] * shape[1]));
-    tensors[0].shape = std::move(shape);
-    tensors[0].data = packed.qweight.data();
+  /// Gives a tensor of `words` another shape, with zeros for words that it lacks.
+  static void reshape(check::Tensor& tensor, std::vector<std::uint32_t>& words, std::vector<std::int64_t> shape) {
+    words.resize(static_cast<std::size_t>(shape[0] * shape[1]));
+    tensor.shape = std::move(shape);
+    tensor.data = words.data();
   }
   std::unique_ptr<check::Problem> problem() const { return check::find_problems(text).problem(text, tensors, numbers); }
 

@@ -44,14 +44,14 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Case& c) { c.tensors[3].name = "bias"; }},
         BadCase{"tensor qweight [64, 4]: w4a16_gemm:group_size=32 with m = 3, n = 24 and k = 64 wants [8, 24]",
                 [](Case& c) {
-                  c.give_words({64, 4});
+                  Case::reshape(c.tensors[0], c.packed.qweight, {64, 4});
                 }},
         BadCase{
             "tensor qweight [16, 24]: with n = 24 and k = 64 it looks like 8-bit weights packed along k, not gptq of 4 "
             "bits; ask for bits=8",
             [](Case& c) {
-              c.give_words({16, 24});
-              c.tensors[3].shape = {2, 6};
+              Case::reshape(c.tensors[0], c.packed.qweight, {16, 24});
+              Case::reshape(c.tensors[3], c.packed.qzeros, {2, 6});
             }},
         BadCase{"tensor scales [1, 24]: 1 group of 32 is for k = 32, but the words and activations are for k = 64; "
                 "give all "
