@@ -1,4 +1,4 @@
-/* Versions, status codes and errors of the C interface. <cubit/cubit.h> includes this header and has the conventions. */
+/* Versions, status codes and errors of the C interface, whose conventions <cubit/cubit.h> states. */
 #ifndef CUBIT_STATUS_H
 #define CUBIT_STATUS_H
 
