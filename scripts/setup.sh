@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh --run   what `make run` needs
 #   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy and git
-#   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14
+#   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14,
+#                            and NVIDIA's disassembler, a Python wheel that is unpacked into .deps/nvdisasm
 #
 # Packages are installed with apt as root or through a sudo that asks no password; otherwise the one command to run is
 # printed and the script fails. NVRTC is taken from CUBIT_NVRTC, the loader's path or a CUDA toolkit; where there is
@@ -32,6 +33,9 @@ test_libraries='gtest/gtest.h libgtest-dev gmock/gmock.h libgmock-dev benchmark/
 nvrtc_13='nvidia-cuda-nvrtc==13.0.88'
 nvrtc_12='nvidia-cuda-nvrtc-cu12==12.8.93'
 nvrtc_folder=.deps/nvrtc
+# The disassembler of scripts/scan_cubins.py.
+nvdisasm='nvidia-cuda-nvdisasm==13.2.51'
+nvdisasm_folder=.deps/nvdisasm
 
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -135,21 +139,33 @@ installed_nvrtc() {
   return 1
 }
 
-# Only the library and its table of built-in functions, with the licence, are kept of the wheel; it appears in one step.
-download_nvrtc() {
+# unpack WHEEL FOLDER NAME…: the files of these names, with the licence, are kept of the wheel; they appear in one step.
+unpack() {
+  wheel=$1 folder=$2
+  shift 2
   python3 -c 'import ensurepip, venv' 2>/dev/null || { need python3-venv; install_missing; }
-  if [ "$(driver_major)" = 12 ]; then wheel=$nvrtc_12; else wheel=$nvrtc_13; fi
-  say "no NVRTC found; unpacking NVIDIA's Python wheel $wheel into $nvrtc_folder"
-  stage=.deps/nvrtc.$$
+  stage=$folder.$$
   trap 'rm -rf "$stage"' EXIT
-  mkdir -p "$stage/lib"
+  mkdir -p "$stage/kept"
   python3 -m venv "$stage/venv"
   "$stage/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --target "$stage/wheel" "$wheel"
-  find "$stage/wheel" \( -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' -o -name 'License.txt' \) \
-    -exec mv {} "$stage/lib" \;
-  rm -rf "$nvrtc_folder"
-  mv "$stage/lib" "$nvrtc_folder"
+  for name in "$@" License.txt; do find "$stage/wheel" -name "$name" -exec mv {} "$stage/kept" \;; done
+  rm -rf "$folder"
+  mv "$stage/kept" "$folder"
+  rm -rf "$stage"
+}
+
+download_nvrtc() {
+  if [ "$(driver_major)" = 12 ]; then wheel=$nvrtc_12; else wheel=$nvrtc_13; fi
+  say "no NVRTC found; unpacking NVIDIA's Python wheel $wheel into $nvrtc_folder"
+  unpack "$wheel" "$nvrtc_folder" 'libnvrtc.so.*' 'libnvrtc-builtins.so.*'
+}
+
+download_nvdisasm() {
+  say "unpacking NVIDIA's Python wheel $nvdisasm into $nvdisasm_folder"
+  unpack "$nvdisasm" "$nvdisasm_folder" nvdisasm
+  chmod +x "$nvdisasm_folder/nvdisasm"
 }
 
 find_tools
@@ -166,3 +182,4 @@ install_missing
 major=$("${CXX:-c++}" -dumpversion | cut -d. -f1)
 [ "$major" -ge 12 ] || { echo "setup: ${CXX:-c++} is version $major; GCC 12 or Clang 14 is needed" >&2; exit 1; }
 installed_nvrtc || download_nvrtc
+[ "$want_ci" = no ] || [ -e "$nvdisasm_folder/nvdisasm" ] || download_nvdisasm

@@ -4,7 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +38,17 @@ inline std::vector<KernelFor> some_in_turn(const std::vector<std::string>& texts
   return some;
 }
 
+/// Writes the cubin to the folder that CUBIT_KEEP_CUBINS names, if it is set: see scripts/scan_cubins.py.
+inline void keep_cubin(const KernelFor& kernel, std::span<const std::byte> cubin) {
+  const char* const folder = std::getenv("CUBIT_KEEP_CUBINS");
+  if (folder == nullptr) return;
+  std::filesystem::create_directories(folder);
+  std::string name = kernel.text + "@" + kernel.architecture + ".cubin";
+  std::replace(name.begin(), name.end(), ':', '_');
+  std::ofstream(std::filesystem::path(folder) / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(cubin.data()), std::ssize(cubin));
+}
+
 /// Checks that every kernel compiles with at most `most_registers` registers, or with the exact number that it relies
 /// on. A kernel may spill only if its plan gives a reason, and then at most `most_said` bytes. A kernel whose plan
 /// counts dynamic shared memory must have no static shared memory. A sampled run compiles its part of `kernels` (see
@@ -47,7 +64,9 @@ inline void expect_no_spills(std::vector<KernelFor> kernels, int most_registers 
     try {
       const auto& [text, architecture, registers] = kernels[static_cast<std::size_t>(i)];
       const auto made = ops::find_operator(text).specialise(text, codegen::find_architecture(architecture));
-      const auto resources = compiler->compile(made->source()).resources;
+      const auto compiled = compiler->compile(made->source());
+      keep_cubin(kernels[static_cast<std::size_t>(i)], compiled.cubin);
+      const auto& resources = compiled.resources;
       const int spills = resources.spill_load_bytes + resources.spill_store_bytes;
       const bool spills_unsaid = spills > (made->report().spills_allowed_because.empty() ? 0 : most_said);
       const bool memory_uncounted = resources.static_shared_memory > 0 && !made->report().memory.empty();
