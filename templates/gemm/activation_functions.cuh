@@ -27,9 +27,18 @@ struct Silu {
   static __device__ __forceinline__ float apply(float x) { return x * logistic(x); }
 };
 
-/// x · (1 + erf(x / sqrt(2))) / 2
+/// x · (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2), e^-z² · terms is erfc(z) within 1.5e-7 (Abramowitz and Stegun,
+/// 7.1.26). The formula has no branch and no predicate: erff() has two of each, and takes twice as many instructions.
 struct GeluExact {
-  static __device__ __forceinline__ float apply(float x) { return 0.5f * x * (1.f + erff(0.707106781186547524f * x)); }
+  static __device__ __forceinline__ float apply(float x) {
+    constexpr float kHalfLog2e = 0.72134752044448170f;
+    float t;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(1.f + 0.3275911f * 0.707106781186547524f * fabsf(x)));
+    const float terms =
+        t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    const float half = 0.5f * terms * exp2_fast(-kHalfLog2e * x * x);
+    return x * (0.5f + copysignf(0.5f - half, x));
+  }
 };
 
 /// x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x^3))) / 2. The identity (1 + tanh(u)) / 2 = 1 / (1 + e^-2u) turns the

@@ -21,9 +21,9 @@ __device__ __forceinline__ void quantise_row(const QuantisedRows& result, const 
       for (int i = 0; i < kRowVectors; ++i) {
         if (!threads.has(i)) continue;
 #pragma unroll
-        for (int column = 0; column < kVectorColumns; ++column) scaling.take(row.vectors[i][column]);
+        for (int word = 0; word < kVectorWords; ++word) scaling.template take<Element>(row.vectors[i].words[word]);
       }
-      scaling.reduce(threads);
+      scaling.template reduce<Element>(threads);
     }
     scaling.find(result, threads);
 #pragma unroll

@@ -2,7 +2,7 @@
 //
 // Interface of a scaling, of which every thread of a row has an object:
 //   kReadsRow       whether the scale depends on the row's values; if false, take() and reduce() do nothing
-//   take(value)     considers one value of the row
+//   take(pair)      considers two values of the row, packed in a register
 //   reduce(…)       combines what the threads of the row have taken
 //   find(…)         computes or loads the row's scale and stores it if the kernel writes scales
 //   encode(values)  turns four values into a word of bytes
@@ -31,6 +31,14 @@ __device__ __forceinline__ void store_row_word(char* dst, int64 row, uint32 word
   asm volatile("st.global.b32 [%0], %1;" ::"l"(dst + 4 * row), "r"(word) : "memory");
 }
 
+__device__ __forceinline__ uint32 larger(uint32 a, uint32 b) { return a > b ? a : b; }
+
+/// The larger of the bits, as unsigned numbers, of the two values of a pair as floats.
+template <class Element>
+__device__ __forceinline__ uint32 larger_bits(uint32 pair) {
+  return larger(__float_as_uint(Pair<Element>::low(pair)), __float_as_uint(Pair<Element>::high(pair)));
+}
+
 /// In the place of a scaling: the row is stored as it is.
 struct Unquantised;
 
@@ -40,7 +48,9 @@ class GivenScale {
  public:
   static constexpr bool kReadsRow = false;
 
-  __device__ __forceinline__ void take(float) {}
+  template <class Element>
+  __device__ __forceinline__ void take(uint32) {}
+  template <class Element>
   __device__ __forceinline__ void reduce(const RowThreads&) {}
   __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads&) {
     uint32 word[1];
@@ -80,13 +90,18 @@ class RowScale {
  public:
   static constexpr bool kReadsRow = true;
 
-  __device__ __forceinline__ void take(float value) {
-    const uint32 magnitude = __float_as_uint(value) & 0x7fffffffu;  // ordered as unsigned numbers, NaN above infinity
-    peak_ = magnitude > peak_ ? magnitude : peak_;
+  template <class Element>
+  __device__ __forceinline__ void take(uint32 pair) {
+    if constexpr (kComparesPairs) {
+      peak_ = Pair<Element>::larger_or_nan(peak_, pair & 0x7fff7fffu);
+    } else {
+      peak_ = larger(peak_, larger_bits<Element>(pair & 0x7fff7fffu));
+    }
   }
+  template <class Element>
   __device__ __forceinline__ void reduce(const RowThreads& threads) {
     __shared__ RowExchange exchange;
-    peak_ = threads.largest(peak_, exchange);
+    peak_ = threads.largest(kComparesPairs ? larger_bits<Element>(peak_) : peak_, exchange);
   }
   __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads& threads) {
     is_finite_ = peak_ < kInfinityBits;
@@ -99,12 +114,12 @@ class RowScale {
   __device__ __forceinline__ uint32 encode(const float (&values)[4]) const {
     float steps[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) steps[i] = is_finite_ ? quotient_(values[i]) : 0.f;
-    return Code::encode(steps);
+    for (int i = 0; i < 4; ++i) steps[i] = quotient_(values[i]);
+    return is_finite_ ? Code::encode(steps) : 0u;
   }
 
  private:
-  uint32 peak_ = 0;
+  uint32 peak_ = 0;  // until reduce(), a pair of magnitudes if the architecture compares pairs; else bits of a float
   Quotient quotient_{1.f};
   bool is_finite_ = true;
 };
@@ -117,16 +132,22 @@ class RowScaleAndZero {
  public:
   static constexpr bool kReadsRow = true;
 
-  __device__ __forceinline__ void take(float value) {
-    const uint32 bits = __float_as_uint(value);
-    if (static_cast<int>(bits) > static_cast<int>(highest_)) highest_ = bits;
-    if (bits > lowest_) lowest_ = bits;
+  template <class Element>
+  __device__ __forceinline__ void take(uint32 pair) {
+    if constexpr (kComparesPairs) {
+      highest_ = Pair<Element>::larger_or_nan(highest_, pair);
+      lowest_ = Pair<Element>::smaller_or_nan(lowest_, pair);
+    } else {
+      take_bits(__float_as_uint(Pair<Element>::low(pair)));
+      take_bits(__float_as_uint(Pair<Element>::high(pair)));
+    }
   }
+  template <class Element>
   __device__ __forceinline__ void reduce(const RowThreads& threads) {
     __shared__ RowExchange highest;
     __shared__ RowExchange lowest;
-    highest_ = threads.largest(highest_, highest);
-    lowest_ = threads.largest(lowest_, lowest);
+    highest_ = threads.largest(kComparesPairs ? larger_bits<Element>(highest_) : highest_, highest);
+    lowest_ = threads.largest(kComparesPairs ? larger_bits<Element>(lowest_) : lowest_, lowest);
   }
   __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads& threads) {
     is_finite_ = highest_ < kInfinityBits && lowest_ < (kInfinityBits | kSignBit);
@@ -145,17 +166,22 @@ class RowScaleAndZero {
     float steps[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float step = fminf(fmaxf(__fadd_rn(quotient_(values[i]), zero_), -128.f), 127.f);
-      steps[i] = is_finite_ ? step : 0.f;
+      steps[i] = fminf(fmaxf(__fadd_rn(quotient_(values[i]), zero_), -128.f), 127.f);
     }
-    return Int8Code::encode(steps);
+    return is_finite_ ? Int8Code::encode(steps) : 0u;
   }
 
  private:
-  // Bits of floats. Positive numbers are ordered as integers are; negative numbers, read as unsigned integers, grow
-  // with their magnitude. NaN lies beyond infinity of its sign.
+  __device__ __forceinline__ void take_bits(uint32 bits) {
+    if (static_cast<int>(bits) > static_cast<int>(highest_)) highest_ = bits;
+    lowest_ = larger(lowest_, bits);
+  }
+
+  // Bits of floats; until reduce(), pairs of values if the architecture compares pairs. Positive floats are ordered as
+  // integers are; negative floats, read as unsigned integers, grow with their magnitude. NaN lies beyond infinity of
+  // its sign, and a NaN makes highest_ NaN.
   uint32 highest_ = 0;
-  uint32 lowest_ = kSignBit;
+  uint32 lowest_ = kComparesPairs ? 0x80008000u : kSignBit;
   Quotient quotient_{1.f};
   float zero_ = 0.f;
   bool is_finite_ = true;
