@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "ops/convert_layout/convert_layout.hpp"
 #include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
@@ -21,9 +22,9 @@ namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
   static const std::array table = {
-      &gate_quantize_operator(), &gqa_decode_operator(),    &kv_append_operator(),  &kv_gather_operator(),
-      &merge_operator(),         &norm_quantize_operator(), &quantize_operator(),   &stream_copy_operator(),
-      &stream_read_operator(),   &w4_quantize_operator(),   &w4a16_gemm_operator(),
+      &convert_layout_operator(), &gate_quantize_operator(), &gqa_decode_operator(),    &kv_append_operator(),
+      &kv_gather_operator(),      &merge_operator(),         &norm_quantize_operator(), &quantize_operator(),
+      &stream_copy_operator(),    &stream_read_operator(),   &w4_quantize_operator(),   &w4a16_gemm_operator(),
   };
   return table;
 }

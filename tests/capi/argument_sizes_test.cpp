@@ -1,6 +1,7 @@
 // Argument structs of other versions, on fake GPUs. For every operator a caller that was compiled against a shorter
 // struct gets defaults for the missing members, and a caller with a longer struct is refused only if it uses what the
 // library does not know.
+#include <cubit/convert_layout.h>
 #include <cubit/gate_quantize.h>
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
@@ -72,6 +73,12 @@ struct OldMerge {  // without `heads`, which has no default
   std::int64_t partial_output_strides[3], partial_lse_strides[3], output_strides[2], lse_strides[2];
   std::int32_t parts, rows;
 };
+struct OldConvertLayout {  // without `rows` and `columns`, of which the latter has no default
+  std::size_t size;
+  const void* input;
+  void* output;
+  std::int64_t input_stride, output_stride;
+};
 struct OldGateQuantize {  // without `rows` and `columns`, which have no default
   std::size_t size;
   const void *gate, *up;
@@ -129,6 +136,8 @@ static_assert(is_prefix<OldGqaDecode, cubit_gqa_decode_arguments>(offsetof(cubit
 static_assert(is_prefix<OldKvAppend, cubit_kv_append_arguments>(offsetof(cubit_kv_append_arguments, scales)));
 static_assert(is_prefix<OldKvGather, cubit_kv_gather_arguments>(offsetof(cubit_kv_gather_arguments, scales)));
 static_assert(is_prefix<OldMerge, cubit_merge_arguments>(offsetof(cubit_merge_arguments, heads)));
+static_assert(is_prefix<OldConvertLayout, cubit_convert_layout_arguments>(offsetof(cubit_convert_layout_arguments,
+                                                                                   rows)));
 static_assert(is_prefix<OldGateQuantize, cubit_gate_quantize_arguments>(offsetof(cubit_gate_quantize_arguments, rows)));
 static_assert(is_prefix<OldNormQuantize, cubit_norm_quantize_arguments>(offsetof(cubit_norm_quantize_arguments,
                                                                                  epsilon)));
@@ -296,6 +305,18 @@ void fill_result(cubit_quantised_rows& result) {
   result.output = g_memory.data() + 1024;
   result.scales = reinterpret_cast<float*>(g_memory.data() + 2048);
   result.output_stride = 64;
+}
+
+TEST_F(ArgumentSizes, ConvertLayout) {
+  cubit_convert_layout_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.input = g_memory.data();
+  arguments.output = g_memory.data() + 1024;
+  arguments.input_stride = arguments.columns = 64;
+  arguments.rows = 2;
+  arguments.output_stride = 64;
+  expect_newer(kernel("convert_layout"), arguments, "cubit_convert_layout_arguments");
+  EXPECT_THAT(launch(kernel("convert_layout"), older<OldConvertLayout>(arguments)), HasSubstr("columns = 0"));
 }
 
 TEST_F(ArgumentSizes, GateQuantize) {

@@ -12,9 +12,9 @@ namespace {
 
 std::vector<BenchCase> gqa_cases() { return find_problems("gqa_decode").bench_cases(); }
 
-/// Upper limits of the sizes that decide how large a problem is.
+/// Upper limits of the sizes that decide how large a problem is. 32 rows are whole tiles of every matrix layout.
 Numbers with_few_elements(Numbers sizes) {
-  const Numbers limits = {{"context", 16}, {"tokens", 4}, {"rows", 4}, {"n", 256}, {"k", 1024}};
+  const Numbers limits = {{"context", 16}, {"tokens", 4}, {"rows", 32}, {"columns", 2048}, {"n", 256}, {"k", 1024}};
   for (auto& [name, value] : sizes) {
     const auto limit = limits.find(name);
     if (limit != limits.end()) value = std::min(value, limit->second);

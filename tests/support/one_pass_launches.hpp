@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/argument_table.hpp"
+#include "ops/convert_layout/convert_layout.hpp"
 #include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
@@ -30,6 +31,10 @@ inline ops::Launch encode(const KvGather& descriptor, const void* arguments) {
 inline ops::Launch encode(const Merge& descriptor, const void* arguments) {
   return ops::merge::encode(descriptor, pointer_checks(descriptor, ops::merge::arguments(), ops::merge::fields()),
                             arguments);
+}
+inline ops::Launch encode(const ConvertLayout& descriptor, const void* arguments) {
+  const auto pointers = pointer_checks(descriptor, ops::convert_layout::arguments(), ops::convert_layout::fields());
+  return ops::convert_layout::encode(descriptor, pointers, arguments);
 }
 inline ops::Launch encode(const GateQuantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
   const auto pointers = pointer_checks(descriptor, ops::gate_quantize::arguments(), ops::gate_quantize::fields());

@@ -1,0 +1,74 @@
+// Layouts of matrices of bytes as threads see them: patches of four rows and 16 columns.
+//
+// The rows of a patch are 8 R + p + 2 i, i = 0 … 3, of one parity p. In every layout a patch is four contiguous vectors
+// of 16 bytes:
+//   kHoldsRows true    vector i has the 16 columns of row i
+//   kHoldsRows false   vector i has the columns 4 i … 4 i + 3 of all four rows
+// offset(stride, patch, i) is the byte offset of vector i. `stride` is the distance between rows, or between blocks of
+// 32 columns. The formulas are those of <cubit/matrix_layout.hpp>, solved for a vector.
+#pragma once
+
+#include "core/types.cuh"
+
+namespace cubit {
+
+inline constexpr int kPatchVectors = 4;
+
+/// The place of a patch. Two patches have the columns of a block, the next two the rows of the other parity; then
+/// follows the next block of 32 columns, and after the last block the next group of 8 rows.
+class LayoutPatch {
+ public:
+  __device__ __forceinline__ LayoutPatch(int64 index, int blocks)
+      : half_(static_cast<int>(index % 2)), parity_(static_cast<int>(index / 2 % 2)) {
+    const uint32 tile = static_cast<uint32>(index / 4);
+    group_ = tile / static_cast<uint32>(blocks);
+    block_ = tile % static_cast<uint32>(blocks);
+  }
+
+  __device__ __forceinline__ int64 group() const { return group_; }
+  __device__ __forceinline__ int64 block() const { return block_; }
+  __device__ __forceinline__ int parity() const { return parity_; }
+  __device__ __forceinline__ int half() const { return half_; }
+  __device__ __forceinline__ int64 row(int i) const { return 8 * group() + parity_ + 2 * i; }
+
+ private:
+  int half_;
+  int parity_;
+  uint32 group_;
+  uint32 block_;
+};
+
+/// Row-major.
+struct RowPatches {
+  static constexpr bool kHoldsRows = true;
+  static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {
+    return patch.row(i) * stride + 32 * patch.block() + 16 * patch.half();
+  }
+};
+
+/// COL32: 32 bytes of each row of a block.
+struct Col32Patches {
+  static constexpr bool kHoldsRows = true;
+  static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {
+    return patch.block() * stride + 32 * patch.row(i) + 16 * patch.half();
+  }
+};
+
+/// COL32_2R_4R4: 32 bytes of each row; 1024 bytes hold 32 rows in another order.
+struct Col32RowsPatches {
+  static constexpr bool kHoldsRows = true;
+  static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {
+    return patch.block() * stride + 1024 * (patch.group() / 4) + 256 * i + 64 * (patch.group() % 4) +
+           32 * patch.parity() + 16 * patch.half();
+  }
+};
+
+/// COL4_4R2_8C: 256 bytes hold 8 rows; 16 bytes hold four columns of four rows of one parity.
+struct Col4Patches {
+  static constexpr bool kHoldsRows = false;
+  static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {
+    return patch.block() * stride + 256 * patch.group() + 128 * patch.parity() + 64 * patch.half() + 16 * i;
+  }
+};
+
+}  // namespace cubit
