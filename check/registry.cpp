@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "check/convert_layout/problem.hpp"
+#include "check/dequantize/problem.hpp"
 #include "check/gate_quantize/problem.hpp"
 #include "check/gqa_decode/problem.hpp"
 #include "check/kv_append/problem.hpp"
@@ -28,6 +29,8 @@ std::vector<Row> none() {
 constexpr OperatorProblems kTable[] = {
     {"convert_layout", convert_layout::random_help, convert_layout::bench_cases, none<Decomposition>,
      convert_layout::make_problem, convert_layout::make_random_problem},
+    {"dequantize", dequantize::random_help, dequantize::bench_cases, none<Decomposition>, dequantize::make_problem,
+     dequantize::make_random_problem},
     {"gate_quantize", gate_quantize::random_help, gate_quantize::bench_cases, none<Decomposition>,
      gate_quantize::make_problem, gate_quantize::make_random_problem},
     {"gqa_decode", gqa_decode::random_help, gqa_decode::bench_cases, none<Decomposition>, gqa_decode::make_problem,

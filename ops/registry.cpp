@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "ops/convert_layout/convert_layout.hpp"
+#include "ops/dequantize/dequantize.hpp"
 #include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/kv_append/kv_append.hpp"
@@ -22,9 +23,10 @@ namespace cubit::ops {
 
 std::span<const Operator* const> operators() {
   static const std::array table = {
-      &convert_layout_operator(), &gate_quantize_operator(), &gqa_decode_operator(),    &kv_append_operator(),
-      &kv_gather_operator(),      &merge_operator(),         &norm_quantize_operator(), &quantize_operator(),
-      &stream_copy_operator(),    &stream_read_operator(),   &w4_quantize_operator(),   &w4a16_gemm_operator(),
+      &convert_layout_operator(), &dequantize_operator(),  &gate_quantize_operator(), &gqa_decode_operator(),
+      &kv_append_operator(),      &kv_gather_operator(),   &merge_operator(),         &norm_quantize_operator(),
+      &quantize_operator(),       &stream_copy_operator(), &stream_read_operator(),   &w4_quantize_operator(),
+      &w4a16_gemm_operator(),
   };
   return table;
 }

@@ -2,6 +2,7 @@
 // struct gets defaults for the missing members, and a caller with a longer struct is refused only if it uses what the
 // library does not know.
 #include <cubit/convert_layout.h>
+#include <cubit/dequantize.h>
 #include <cubit/gate_quantize.h>
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
@@ -79,6 +80,14 @@ struct OldConvertLayout {  // without `rows` and `columns`, of which the latter 
   void* output;
   std::int64_t input_stride, output_stride;
 };
+struct OldDequantize {  // without `rows` and `columns`, of which the latter has no default
+  std::size_t size;
+  const void* input;
+  const float *scale, *weight_scale;
+  const void *bias, *residual;
+  void* output;
+  std::int64_t input_stride, residual_stride, output_stride;
+};
 struct OldGateQuantize {  // without `rows` and `columns`, which have no default
   std::size_t size;
   const void *gate, *up;
@@ -138,6 +147,7 @@ static_assert(is_prefix<OldKvGather, cubit_kv_gather_arguments>(offsetof(cubit_k
 static_assert(is_prefix<OldMerge, cubit_merge_arguments>(offsetof(cubit_merge_arguments, heads)));
 static_assert(is_prefix<OldConvertLayout, cubit_convert_layout_arguments>(offsetof(cubit_convert_layout_arguments,
                                                                                    rows)));
+static_assert(is_prefix<OldDequantize, cubit_dequantize_arguments>(offsetof(cubit_dequantize_arguments, rows)));
 static_assert(is_prefix<OldGateQuantize, cubit_gate_quantize_arguments>(offsetof(cubit_gate_quantize_arguments, rows)));
 static_assert(is_prefix<OldNormQuantize, cubit_norm_quantize_arguments>(offsetof(cubit_norm_quantize_arguments,
                                                                                  epsilon)));
@@ -317,6 +327,18 @@ TEST_F(ArgumentSizes, ConvertLayout) {
   arguments.output_stride = 64;
   expect_newer(kernel("convert_layout"), arguments, "cubit_convert_layout_arguments");
   EXPECT_THAT(launch(kernel("convert_layout"), older<OldConvertLayout>(arguments)), HasSubstr("columns = 0"));
+}
+
+TEST_F(ArgumentSizes, Dequantize) {
+  cubit_dequantize_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.input = g_memory.data();
+  arguments.scale = reinterpret_cast<const float*>(g_memory.data() + 2048);
+  arguments.output = g_memory.data() + 1024;
+  arguments.input_stride = arguments.output_stride = arguments.columns = 64;
+  arguments.rows = 2;
+  expect_newer(kernel("dequantize"), arguments, "cubit_dequantize_arguments");
+  EXPECT_THAT(launch(kernel("dequantize"), older<OldDequantize>(arguments)), HasSubstr("columns = 0"));
 }
 
 TEST_F(ArgumentSizes, GateQuantize) {

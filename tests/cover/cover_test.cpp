@@ -144,6 +144,12 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
             {{"rows", has_tiles ? 96 : 1}, {"columns", 4128}},
             {{"rows", 64}, {"columns", 32}}};
   }
+  if (operator_of(descriptor) == "dequantize") {
+    // One row per thread, with and without hard values; four rows per thread, the last group not full.
+    return {{{"rows", 9}, {"columns", 96}, {"special", 1}},
+            {{"rows", 3}, {"columns", 4128}},
+            {{"rows", 67}, {"columns", 2048}, {"special", 1}}};
+  }
   if (operator_of(descriptor) == "norm_quantize" || operator_of(descriptor) == "gate_quantize") {
     // Blocks as for quantize. Pattern 5 has large numbers, whose sums and products may be infinite.
     return {{{"rows", 9}, {"columns", 96}, {"pattern", pattern}, {"special", 1}},

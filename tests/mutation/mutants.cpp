@@ -326,6 +326,10 @@ constexpr Mutant kMutants[] = {
      "quantisation/layout_patches.cuh", "block_ = tile % static_cast<uint32>(blocks);", "block_ = tile;",
      "are in no allocation", kNotRun},
 
+    {"dequantize_rows_beyond_the_last", "dequantize:residual=true", "rows=5,columns=96", "kernels/dequantize.cuh",
+     "return i < args.rows_per_thread && first_row + i < args.rows;", "return i < args.rows_per_thread;",
+     "are in no allocation", kNotRun},
+
     {"gate_rows_beyond_the_last", "gate_quantize:scale=tensor", "rows=3,columns=512", "quantisation/row_threads.cuh",
      "bool exists() const { return row_ < shape_.rows; }", "bool exists() const { return true; }",
      "are in no allocation", kNotRun},

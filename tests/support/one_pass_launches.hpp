@@ -3,6 +3,7 @@
 
 #include "ops/argument_table.hpp"
 #include "ops/convert_layout/convert_layout.hpp"
+#include "ops/dequantize/dequantize.hpp"
 #include "ops/gate_quantize/gate_quantize.hpp"
 #include "ops/kv_append/kv_append.hpp"
 #include "ops/kv_gather/kv_gather.hpp"
@@ -35,6 +36,10 @@ inline ops::Launch encode(const Merge& descriptor, const void* arguments) {
 inline ops::Launch encode(const ConvertLayout& descriptor, const void* arguments) {
   const auto pointers = pointer_checks(descriptor, ops::convert_layout::arguments(), ops::convert_layout::fields());
   return ops::convert_layout::encode(descriptor, pointers, arguments);
+}
+inline ops::Launch encode(const Dequantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
+  const auto pointers = pointer_checks(descriptor, ops::dequantize::arguments(), ops::dequantize::fields());
+  return ops::dequantize::encode(descriptor, pointers, arguments, device);
 }
 inline ops::Launch encode(const GateQuantize& descriptor, const void* arguments, const runtime::DeviceFacts& device) {
   const auto pointers = pointer_checks(descriptor, ops::gate_quantize::arguments(), ops::gate_quantize::fields());
