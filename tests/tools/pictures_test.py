@@ -133,6 +133,33 @@ class Pictures(unittest.TestCase):
         # Two barriers for each stage, for each of the four entries of the work queue, and for the 2-CTA cluster.
         self.assertEqual([region.split(": ")[2] for region in barriers], [f"{16 * (len(stages) + 5)} bytes"])
 
+    def test_layouts_show_every_address_once(self):
+        def interleaved(inside):
+            return lambda row, column: column // 32 * 1024 + inside(row, column % 32)
+
+        # The bits of the offset in a block, from the lowest: c0 c1 r1 r2 c2 c3 c4 r0 r3 r4, and c0 … c4 r0 r3 r4 r1 r2.
+        formulas = {
+            "row": lambda row, column: 64 * row + column,
+            "column": lambda row, column: 32 * column + row,
+            "col32": interleaved(lambda row, c: 32 * row + c),
+            "col4-4r2-8c": interleaved(
+                lambda row, c: c % 4 + row // 2 % 4 * 4 + c // 4 * 16 + row % 2 * 128 + row // 8 * 256),
+            "col32-2r-4r4": interleaved(lambda row, c: c + row % 2 * 32 + row // 8 * 64 + row // 2 % 4 * 256),
+        }
+        pictures = self.draw("convert_layout")
+        self.assertEqual(set(pictures), {f"layout-{name}.svg" for name in formulas})
+        for name, formula in formulas.items():
+            root = pictures[f"layout-{name}.svg"]
+            whole = {(row, column): f"address {formula(row, column)}" for row in range(32) for column in range(64)}
+            self.assertEqual(labels_of(root), whole)
+            self.assertEqual(len(set(whole.values())), 32 * 64)
+            self.assertEqual(len(of_class(root, "zoomed")), 4 * 16)
+            zoomed = [str(column) for column in range(16)]
+            for row in range(4):
+                zoomed += [str(row)] + [str(formula(row, column)) for column in range(16)]
+            first = texts(root).index("The first 4 x 16 elements with their addresses") + 1
+            self.assertEqual(texts(root)[first:first + len(zoomed)], zoomed)
+
     def test_a_plan_without_layouts_says_so(self):
         pictures, done = draw(self.folder.name, "stream_read")
         self.assertEqual(pictures, {})

@@ -31,6 +31,8 @@ Examples:
       also runs a small case on the CPU device, and compares the counted bank conflicts with the plan's proof
   cubit explain gqa_decode:kv=int4_rows,groups=4 --arch sm_90a --svg pictures
       also draws fragments, tiles with the words that each access touches, and the shared-memory map
+  cubit explain convert_layout --arch sm_80 --svg pictures
+      draws the layouts of int8 matrices as address maps
   cubit explain w4a16_gemm:format=awq --arch sm_90a
       lists the members of a set; explain a member by its text
   cubit explain gqa_decode --arch sm_86 --json)";
@@ -234,7 +236,9 @@ void require_one_kernel(const nlohmann::ordered_json& plan, const ExplainOptions
 /// Writes the pictures. The report goes to standard error, because standard output may be JSON.
 void draw(const ExplainOptions& options, const std::string& architecture, Context& context) {
   const auto layouts = nlohmann::json::parse(explain_layouts(options.descriptor, architecture));
-  const auto pictures = plan_pictures(layouts, fmt::format("{} for {}", canonical(options.descriptor), architecture));
+  const std::string descriptor = canonical(options.descriptor);
+  auto pictures = plan_pictures(layouts, fmt::format("{} for {}", descriptor, architecture));
+  if (descriptor.substr(0, descriptor.find(':')) == "convert_layout") pictures = layout_pictures();
   make_folder(*options.svg, "--svg");
   for (const Picture& picture : pictures) write_file(*options.svg, picture.file, picture.svg);
   context.console.say(pictures.empty() ? "nothing to draw: the plan has no fragments, tiles or dynamic shared memory"

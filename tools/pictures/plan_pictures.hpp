@@ -1,5 +1,5 @@
 // Draws pictures of a plan: its fragments, its tiles in shared memory, and its shared-memory map. The JSON of
-// cubit_explain_layouts is the only input, so the pictures serve every operator.
+// cubit_explain_layouts is the only input, so the pictures serve every operator. Layouts of matrices are drawn, too.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,5 +28,9 @@ std::string tile_picture(const nlohmann::json& tile, const std::string& subject)
 
 /// For each phase of the kernel: the owners of the bytes of a block's dynamic shared memory.
 std::string memory_picture(const nlohmann::json& memory, const std::string& subject);
+
+/// One picture per layout of <cubit/matrix_layout.hpp>, and one of column-major order: the address of each element of a
+/// matrix of 32 x 64 bytes, and enlarged the first 4 x 16 elements.
+std::vector<Picture> layout_pictures();
 
 }  // namespace cubit::tools
