@@ -99,7 +99,8 @@ class CUBIT_CALIBRATE_API SmoothSearch {
   std::unique_ptr<State> state_;
 };
 
-/// Evenly spaced tokens of a layer's input, at most `most`. `channels` of them follow one another.
+/// Evenly spaced tokens of a layer's input, at most `most`, one row of channels after the other. Empty if no file has
+/// the layer.
 CUBIT_CALIBRATE_API std::vector<float> sample_tokens(std::span<const std::string> files, const std::string& layer,
                                                      std::size_t most = kSmoothTokens);
 

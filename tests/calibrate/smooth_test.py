@@ -46,10 +46,12 @@ class Smooth(unittest.TestCase):
         inputs = {f"model.layers.0.{layers[0]}": self.normed * self.tensors[f"{norm}.weight"]
                   for norm, layers in NORMS.items()}
         for i in range(2):
-            write(self.activations / f"{i}.safetensors", {name: rows[20 * i : 20 * i + 20] for name, rows in inputs.items()})
+            batch = {name: rows[20 * i : 20 * i + 20] for name, rows in inputs.items()}
+            write(self.activations / f"{i}.safetensors", batch)
 
     def run_cubit(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
-        command = [PROGRAM, "smooth", self.model, "--activations", self.activations, "--output", self.output, *arguments]
+        command = [PROGRAM, "smooth", self.model, "--activations", self.activations, "--output", self.output]
+        command += arguments
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
@@ -63,7 +65,8 @@ class Smooth(unittest.TestCase):
                 name = f"model.layers.0.{layer}.weight"
                 before = self.tensors[name].astype(np.float64)
                 expected = (self.normed * self.tensors[f"{norm}.weight"].astype(np.float64)) @ before.T
-                got = (self.normed * changed.astype(np.float64)) @ found[name].reshape(before.shape).astype(np.float64).T
+                weight = found[name].reshape(before.shape).astype(np.float64)
+                got = (self.normed * changed.astype(np.float64)) @ weight.T
                 self.assertLess(np.linalg.norm(got - expected), 1e-6 * np.linalg.norm(expected))
 
     def test_the_smoothed_checkpoint_computes_the_same(self):
@@ -72,7 +75,8 @@ class Smooth(unittest.TestCase):
         found = read(self.output / "model.safetensors")
         self.assertEqual(list(found), list(self.tensors))
         self.check_function(found)
-        for name in ("lm_head", "model.embed_tokens", "model.layers.0.self_attn.o_proj", "model.layers.0.mlp.down_proj"):
+        layer = "model.layers.0"
+        for name in ("lm_head", "model.embed_tokens", f"{layer}.self_attn.o_proj", f"{layer}.mlp.down_proj"):
             self.assertTrue(np.array_equal(found[f"{name}.weight"], self.tensors[f"{name}.weight"].ravel()))
             self.assertIn(name, done.stdout)
         self.assertIn("its input is the output of attention, not of a norm", done.stdout)
@@ -91,7 +95,8 @@ class Smooth(unittest.TestCase):
         group = json.loads(self.run_cubit("--alpha", "0.75", "--json").stdout)["groups"][0]
         norm, layers = next(iter(NORMS.items()))
         inputs = np.abs(self.normed * self.tensors[f"{norm}.weight"]).max(axis=0)
-        weights = np.abs(np.concatenate([self.tensors[f"model.layers.0.{layer}.weight"] for layer in layers])).max(axis=0)
+        stacked = np.concatenate([self.tensors[f"model.layers.0.{layer}.weight"] for layer in layers])
+        weights = np.abs(stacked).max(axis=0)
         expected = inputs.astype(np.float64) ** 0.75 / weights.astype(np.float64) ** 0.25
         self.assertTrue(np.allclose(group["factors"], expected, rtol=1e-5))
         self.assertEqual(group["alpha"], 0.75)

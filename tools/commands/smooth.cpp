@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 using calibrate::Mapping;
 
 constexpr const char* kHelp =
-    R"(Moves the range of outlier channels from the inputs of layers to their weights (SmoothQuant): each norm is divided by
-a factor per channel, and the layers that read the norm are multiplied by the factor. The network computes the same
+    R"(Moves the range of outlier channels from the inputs of layers to their weights (SmoothQuant): each norm is divided
+by a factor per channel, and the layers that read the norm are multiplied by the factor. The network computes the same
 function, and INT8 loses less. Tensors keep their types. The table shows the output error of INT8 on a sample: the
 squared error relative to the mean square of the outputs.)";
 
@@ -279,7 +279,8 @@ class Smoother {
       console_.progress(written_ / kMebi, bytes_ / kMebi + 1, "MiB, " + tensor.name);
     }
   }
-  /// Copies config.json and the files beside config.json, such as the tokenizer. Weights in other formats and the index are left out.
+  /// Copies config.json and the files beside config.json, such as the tokenizer. Leaves out weights in other formats
+  /// and the index.
   void copy_others(const WholeFolder& folder) const {
     const fs::path source = folder_of(checkpoint_).empty() ? "." : folder_of(checkpoint_);
     if (!fs::exists(source / "config.json")) return;
