@@ -49,19 +49,42 @@ std::vector<Segment> segments_of(const HeaderEntry& tensor) {
   return segments;
 }
 
+using Texts = std::vector<std::string>;
+
+/// What a saved collector notes beside its statistics.
+struct Notes {
+  Texts files;
+  Texts patterns;  ///< sorted, without repetitions
+};
+
+std::string text_of_patterns(const Texts& patterns) { return nlohmann::json(patterns).dump(); }
+
+bool are_texts(const nlohmann::json& json) {
+  return json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& one) { return one.is_string(); });
+}
+
+Notes parse_notes(const std::string& path, const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !are_texts(json.value("files", nlohmann::json())) ||
+      !are_texts(json.value("layers", nlohmann::json())))
+    refuse(path, "does not name the files and patterns of its statistics",
+           "give a file that Collector::save or cubit calibrate wrote");
+  return {json.at("files").get<Texts>(), json.at("layers").get<Texts>()};
+}
+
 }  // namespace
 
 struct Collector::State {
   Collect collect;
   std::size_t threads = 1;
-  std::vector<std::string> patterns;
+  Texts patterns;                       ///< sorted, without repetitions
   std::vector<NamedStatistics> layers;  ///< sorted by name
-  std::vector<std::string> files;
+  Texts files;
   std::map<std::string, std::int64_t> widths;  ///< of all files that were checked
 
   bool is_wanted(const std::string& layer) const {
     const auto matches = [&](const std::string& one) { return ::fnmatch(one.c_str(), layer.c_str(), 0) == 0; };
-    return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), matches);
+    return std::any_of(patterns.begin(), patterns.end(), matches);
   }
   Statistics::Parts& parts_of(const std::string& layer) {
     const auto at =
@@ -76,7 +99,7 @@ struct Collector::State {
     if (std::find(files.begin(), files.end(), name) != files.end())
       refuse("file " + name, "has been added already", "give each batch a file name of its own");
   }
-  void restore(const std::string& path, bool only_new);
+  void restore(const std::string& path, const Notes& notes, std::vector<NamedStatistics> saved);
 };
 
 /// The wanted tensors of a file.
@@ -118,30 +141,31 @@ void Collector::State::add_round(const SafetensorsReader& file, std::span<const 
   for (std::size_t i = 0; i < round.size(); ++i) parts_of(round[i].tensor->name).merge(partial[i]);
 }
 
-/// Adds the layers and files of a saved collector.
-void Collector::State::restore(const std::string& path, bool only_new) {
-  std::string notes;
-  std::vector<NamedStatistics> saved = read_statistics(path, &notes);
-  const auto names = nlohmann::json::parse(notes, nullptr, false);
-  if (!names.is_array() || !std::all_of(names.begin(), names.end(), [](const auto& name) { return name.is_string(); }))
-    refuse(path, "does not name the files of its statistics",
-           "give a file that Collector::save or cubit calibrate wrote");
-  if (only_new)
-    for (const auto& name : names) require_new(name.get<std::string>());
+/// Adds the wanted layers of a saved collector, and its files.
+void Collector::State::restore(const std::string& path, const Notes& notes, std::vector<NamedStatistics> saved) {
+  std::size_t wanted = 0;
   for (NamedStatistics& one : saved) {
+    if (!is_wanted(one.layer)) continue;
+    ++wanted;
     if (one.statistics.channels() > 0) widths.emplace(one.layer, static_cast<std::int64_t>(one.statistics.channels()));
     parts_of(one.layer);
     const auto at =
         std::find_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer.layer == one.layer; });
     at->statistics.merge(one.statistics);
   }
-  for (const auto& name : names) files.push_back(name.get<std::string>());
+  if (wanted == 0 && !saved.empty())
+    refuse(path, "has no layer that matches the patterns " + text_of_patterns(patterns),
+           "give patterns that match its layers");
+  files.insert(files.end(), notes.files.begin(), notes.files.end());
 }
 
 Collector::Collector(Collect collect, int threads, std::vector<std::string> layers)
     : state_(std::make_unique<State>()) {
   state_->collect = collect;
   state_->threads = threads > 0 ? static_cast<std::size_t>(threads) : processors();
+  if (layers.empty()) layers = {"*"};
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   state_->patterns = std::move(layers);
 }
 
@@ -181,18 +205,36 @@ std::span<const NamedStatistics> Collector::layers() const { return state_->laye
 std::span<const std::string> Collector::files() const { return state_->files; }
 
 void Collector::save(const std::string& path) const {
-  write_statistics(path, state_->layers, nlohmann::json(state_->files).dump());
+  const nlohmann::json notes = {{"files", state_->files}, {"layers", state_->patterns}};
+  write_statistics(path, state_->layers, notes.dump());
 }
 
 void Collector::load(const std::string& path) {
   state_->layers.clear();
   state_->files.clear();
   state_->widths.clear();
-  at_surface([&] { state_->restore(path, false); });
+  at_surface([&] {
+    std::string text;
+    std::vector<NamedStatistics> saved = read_statistics(path, &text);
+    const Notes notes = parse_notes(path, text);
+    // A file that has been added is not read again, so the layers of other patterns would lack its values.
+    if (notes.patterns != state_->patterns)
+      refuse(path,
+             "was collected with the patterns " + text_of_patterns(notes.patterns) + ", not " +
+                 text_of_patterns(state_->patterns),
+             "give the same patterns, or keep these statistics in another file");
+    state_->restore(path, notes, std::move(saved));
+  });
 }
 
 void Collector::merge(const std::string& path) {
-  at_surface([&] { state_->restore(path, true); });
+  at_surface([&] {
+    std::string text;
+    std::vector<NamedStatistics> saved = read_statistics(path, &text);
+    const Notes notes = parse_notes(path, text);
+    for (const std::string& name : notes.files) state_->require_new(name);
+    state_->restore(path, notes, std::move(saved));
+  });
 }
 
 std::vector<std::string> activation_files(const std::string& path) {

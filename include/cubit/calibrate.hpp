@@ -174,10 +174,12 @@ class CUBIT_CALIBRATE_API Collector {
   std::span<const NamedStatistics> layers() const;
   std::span<const std::string> files() const;
 
-  /// Stores and restores layers and files. `load` throws cubit::Error if the file's statistics lack a part of Collect.
+  /// Stores and restores layers and files. `load` throws cubit::Error if the file's statistics lack a part of Collect,
+  /// or if the file was saved by a collector with other patterns.
   void save(const std::string& path) const;
   void load(const std::string& path);
-  /// Adds what another process or machine saved. Throws cubit::Error also if both have seen a file of the same name.
+  /// Adds the layers that match the patterns from what another process or machine saved. Throws cubit::Error also if
+  /// both have seen a file of the same name, or if no layer matches.
   void merge(const std::string& path);
 
  private:

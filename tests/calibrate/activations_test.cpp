@@ -119,6 +119,42 @@ TEST(Activations, PatternsChooseLayers) {
   EXPECT_EQ(collector.layers()[0].layer, "up");
 }
 
+TEST(Activations, SavedStatisticsKeepTheirPatterns) {
+  const std::string folder = recorded("kept_patterns");
+  const auto files = activation_files(folder);
+  const std::string all = folder + "/all";
+  const std::string some = folder + "/some";
+  collected(folder, 1).save(all);
+  Collector start({}, 1, {"u*", "u*", "a"});
+  start.add_file(files[0]);
+  start.save(some);
+  Collector same({}, 1, {"a", "u*"});
+  same.load(some);
+  EXPECT_EQ(same.layers().size(), 1);
+  EXPECT_EQ(error_of([&] { Collector().load(some); }),
+            some +
+                ": was collected with the patterns [\"a\",\"u*\"], not [\"*\"]; give the same patterns, or keep these "
+                "statistics in another file");
+  EXPECT_NE(error_of([&] { same.load(all); }).find("was collected with the patterns [\"*\"], not"), std::string::npos);
+  write_statistics(all + ".other", {}, "[]");
+  EXPECT_NE(error_of([&] { same.load(all + ".other"); }).find("does not name the files and patterns"),
+            std::string::npos);
+}
+
+TEST(Activations, AMergeTakesTheLayersOfThePatterns) {
+  const std::string folder = recorded("merged_patterns");
+  const std::string all = folder + "/all";
+  collected(folder, 1).save(all);
+  Collector some({}, 1, {"u*"});
+  some.merge(all);
+  ASSERT_EQ(some.layers().size(), 1);
+  EXPECT_EQ(some.layers()[0].layer, "up");
+  EXPECT_EQ(some.files().size(), 3);
+  Collector none({}, 1, {"absent"});
+  EXPECT_EQ(error_of([&] { none.merge(all); }),
+            all + ": has no layer that matches the patterns [\"absent\"]; give patterns that match its layers");
+}
+
 TEST(Activations, NonFiniteValuesAreCountedPerLayer) {
   const std::string folder = new_folder("non_finite");
   Recorder recorder(folder);

@@ -99,6 +99,47 @@ class Command(unittest.TestCase):
         resumed = self.run_cubit(self.activations, "--statistics", parts[0], "--json")
         self.assertEqual(resumed.stdout, expected)
 
+    def test_statistics_are_of_the_layers_that_were_asked_for(self):
+        statistics = self.folder / "statistics"
+        self.run_cubit(self.activations, "--statistics", statistics, "--layers", "other")
+        refused = self.run_cubit(self.activations, "--statistics", statistics, code=2)
+        self.assertIn('was collected with the patterns ["other"], not ["*"]', refused.stderr)
+        everything = self.folder / "everything"
+        self.run_cubit(self.activations, "--statistics", everything)
+        merged = self.run_cubit("--merge", everything, "--layers", "other", "--json")
+        self.assertEqual(list(json.loads(merged.stdout)["layers"]), ["other"])
+        absent = self.run_cubit("--merge", everything, "--layers", "absent", code=2)
+        self.assertIn('has no layer that matches the patterns ["absent"]', absent.stderr)
+
+    def test_files_of_the_command_may_lie_beside_the_activations(self):
+        other = self.folder / "other.safetensors"
+        write(other, {LAYER: self.batches[0]})
+        beside = f"{self.activations}/../activations/"
+        self.run_cubit(other, "--statistics", beside + "merged.safetensors")
+        arguments = (self.activations, "--merge", beside + "merged.safetensors", "--output", beside + "scales.safetensors",
+                     "--json")
+        for _ in range(2):
+            self.assertEqual(json.loads(self.run_cubit(*arguments).stdout)["files"], 4)
+        (self.activations / "merged.safetensors").unlink()
+        (self.activations / "scales.safetensors").unlink()
+        for _ in range(2):
+            done = self.run_cubit(self.activations, "--statistics", beside + "kept.safetensors", "--json")
+            self.assertEqual(json.loads(done.stdout)["files"], 3)
+
+    def test_a_layer_without_values_is_left_out(self):
+        for path in self.activations.iterdir():
+            write(path, {LAYER: self.batches[0], "expert": np.zeros((0, 32), np.float32)})
+        scales = self.folder / "scales.safetensors"
+        done = self.run_cubit(self.activations, "--output", scales, "--json")
+        self.assertIn("layer expert: has no values and is left out\n", done.stderr)
+        self.assertEqual(list(json.loads(done.stdout)["layers"]), [LAYER])
+        self.assertEqual(list(read(scales)), [f"{LAYER}.input_scale"])
+        empty = self.run_cubit(self.activations, "--layers", "expert", code=2)
+        self.assertIn("the activations: have no values", empty.stderr)
+
+    def test_threads_are_not_negative(self):
+        self.assertIn("--threads", self.run_cubit(self.activations, "--threads", "-3", code=2).stderr)
+
     def test_bad_input_is_one_sentence_and_leaves_no_output(self):
         scales = self.folder / "scales.safetensors"
         bad = self.activations / "3.safetensors"

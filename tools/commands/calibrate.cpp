@@ -76,6 +76,19 @@ class Saver {
   std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
 };
 
+/// Whether two paths name one file that exists.
+bool are_one_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return !a.empty() && !b.empty() && std::filesystem::equivalent(a, b, error);
+}
+
+/// Statistics and scales may be kept beside the activations.
+bool is_file_of_ours(const CalibrateOptions& options, const std::string& file) {
+  return are_one_file(file, options.statistics) || are_one_file(file, options.output) ||
+         std::any_of(options.merged.begin(), options.merged.end(),
+                     [&](const std::string& merged) { return are_one_file(file, merged); });
+}
+
 /// The files that the statistics do not have yet. All headers are checked before the work begins.
 std::vector<std::string> new_files(const CalibrateOptions& options, calibrate::Collector& collector) {
   std::vector<std::string> files;
@@ -83,8 +96,7 @@ std::vector<std::string> new_files(const CalibrateOptions& options, calibrate::C
   const auto known = collector.files();
   for (const std::string& file : calibrate::activation_files(*options.activations)) {
     const std::string name = std::filesystem::path(file).filename().string();
-    // The statistics may be kept beside the activations.
-    if (std::find(known.begin(), known.end(), name) != known.end() || file == options.statistics) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end() || is_file_of_ours(options, file)) continue;
     files.push_back(file);
     collector.check_file(file);
   }
@@ -129,6 +141,20 @@ void say_missing(const calibrate::Collector& collector, Context& context) {
   }
 }
 
+/// The layers that have a range. A layer without a token is named on standard error.
+std::vector<const calibrate::NamedStatistics*> layers_with_values(const calibrate::Collector& collector,
+                                                                  Context& context) {
+  std::vector<const calibrate::NamedStatistics*> filled;
+  for (const calibrate::NamedStatistics& one : collector.layers()) {
+    if (one.statistics.count() + one.statistics.non_finite() > 0)
+      filled.push_back(&one);
+    else
+      context.console.say(fmt::format("layer {}: has no values and is left out", one.layer));
+  }
+  if (filled.empty()) throw BadInput("the activations", "have no values", "give files whose tensors have tokens");
+  return filled;
+}
+
 std::string picture_name(std::string layer) {
   std::replace_if(
       layer.begin(), layer.end(), [](char c) { return c == '/' || c == '\0'; }, '_');
@@ -163,10 +189,11 @@ int run_calibrate(const CalibrateOptions& options, Context& context) {
   const auto layers = collector.layers();
   if (layers.empty())
     throw BadInput("the activations", "have no layers", "give files with tensors, and --layers that match");
-  std::vector<LayerReport> reports(layers.size());
-  parallel_for(static_cast<std::int64_t>(layers.size()), [&](std::int64_t i) {
+  const std::vector<const calibrate::NamedStatistics*> filled = layers_with_values(collector, context);
+  std::vector<LayerReport> reports(filled.size());
+  parallel_for(static_cast<std::int64_t>(filled.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
-    reports[at] = make_report(layers[at], choice);
+    reports[at] = make_report(*filled[at], choice);
   });
   write_outputs(options, reports, choice, collector.files().size());
   return kExitGood;
@@ -189,7 +216,8 @@ void add_calibrate(CLI::App& app, Context& context) {
   command->add_option("--output", options->output, "Write the scales to this safetensors file");
   command->add_option("--report", options->report, "Write a JSON report to this file");
   command->add_option("--pictures", options->pictures, "Write a histogram of each layer to this folder, as SVG");
-  command->add_option("--threads", options->threads, "Threads that read and count (default: all processors)");
+  command->add_option("--threads", options->threads, "Threads that read and count (default: all processors)")
+      ->check(CLI::Range(0, 1024));
   command->add_flag("--json", options->json, "Print the JSON report instead of the table");
   command->footer(kExamples);
   command->final_callback(
