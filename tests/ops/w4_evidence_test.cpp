@@ -84,6 +84,15 @@ TEST(W4Evidence, StatementsOfTheConfig) {
   EXPECT_EQ(says({W4Format::gptq, 4, 256, 2}, {"q.json", {}, {}, {}, {}, true}), "");
 }
 
+TEST(W4Evidence, OfPackedLayersNamesNoOtherFormat) {
+  const W4Reading packed = {W4Format::gptq_v2, 4, 256, 2, {}, true};
+  EXPECT_EQ(warning_of(packed, kSevens), "");
+  EXPECT_EQ(warning_of(packed, kMixed, {"config.json", "gptq"}), "");
+  EXPECT_EQ(warning_of(packed, kMixed, {"config.json", "gptq", 8}),
+            "the weights are read as packed, but config.json says bits=8 and not 4; if that is right, ask for what the "
+            "checkpoint has");
+}
+
 TEST(W4Evidence, AllOfItIsOneSentenceUnderThreeLines) {
   const std::string warning =
       warning_of(reading_of(W4Format::gptq), kEights, {"quantize_config.json", "gptq_v2", 8, 64, true, true});

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 import w4a16_files_test as files
-from w4_convert_test import parse
+from w4_convert_test import pack_quantized, parse
 from w4a16_files_test import GROUP, K, N, TILES, Layer
 
 GPTQ = f"w4a16_gemm:group_size=32,{TILES}"
@@ -131,6 +131,56 @@ class Conversions(Folder):
         self.assertIn("config.json says checkpoint_format=gptq_v2; config.json says bits=8",
                       self.convert(content, "--from", "gptq", "--to", "awq",
                                    config={"quantization_config": {"checkpoint_format": "gptq_v2", "bits": 8}}).stderr)
+
+    def layer(self, form, zeros=range(1, 16)):
+        made = getattr(Layer(1, zeros=zeros), form)(**({} if form == "awq" else {"stored_less": 1}))
+        return {name if name == "activations" else "a." + name: tensor for name, tensor in made.items()}
+
+    def warning(self, content, config, source="gptq", target="symmetric", name="config.json"):
+        self.write(layer_files(content, config, name))
+        done = self.call("convert", "--input", "model", "--output", "out.safetensors", "--from", source, "--to", target)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (self.folder / "model" / name).unlink()
+        return done.stderr
+
+    def test_configs_of_other_quantisers(self):
+        awq, of_text = {"w_bit": 8, "q_group_size": 16}, {"text_config": {"quantization_config": {"bits": 8}}}
+        for config, name in [(awq, "quant_config.json"), ({"quantization_config": awq}, "config.json")]:
+            self.assertIn(f"{name} says bits=8 and not 4; {name} says group_size=16, and k = 96 has 3 groups",
+                          self.warning(self.layer("awq"), config, "awq", "gptq", name))
+        self.assertIn("config.json says bits=8 and not 4", self.warning(self.layer("awq"), of_text, "awq", "gptq"))
+
+        def stated(*groups):
+            weights = {f"group_{i}": {"targets": ["Linear"], "weights": group} for i, group in enumerate(groups)}
+            return {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": weights}}
+
+        def read(*groups):
+            content = {"activations": self.layer("awq")["activations"], **pack_quantized(Layer(1), name="a.")}
+            return self.warning(content, stated(*groups), "packed", "gptq_v2")
+
+        right = {"num_bits": 4, "group_size": GROUP, "symmetric": False}
+        self.assertEqual(read(right, right), "")
+        wrong = dict(num_bits=8, group_size=16, symmetric=True)
+        text = read(wrong, wrong)
+        self.assertTrue(text.startswith("cubit: the weights are read as packed, but config.json says bits=8"), text)
+        for part in ["says group_size=16", "says sym=true"]:
+            self.assertIn(part, text)
+        self.assertEqual(read(right, wrong), "")
+        self.assertEqual(read(wrong, None), "")
+        self.assertIn("says bits=8", read(wrong, dict(right, num_bits=8)))
+
+    def test_zeros_say_nothing_about_packed_layers(self):
+        content = {"activations": self.layer("awq")["activations"], **pack_quantized(Layer(1, zeros=[7]), name="a.")}
+        self.assertEqual(self.warning(content, {}, "packed", "gptq_v2"), "")
+
+    def test_a_slice_of_activation_order(self):
+        content = self.layer("gptq")  # the groups of k = 192, of which this rank has half the input features
+        content["a.scales"] = ("F16", [6, N], 2 * content["a.scales"][2])
+        content["a.qzeros"] = ("I32", [6, N // 8], 2 * content["a.qzeros"][2])
+        content["a.g_idx"] = ("I32", [K], struct.pack(f"<{K}i", *(k * 7 % 6 for k in range(K))))
+        plain = {"bits": 4, "group_size": GROUP, "desc_act": True}
+        self.assertEqual(self.warning(content, plain, "gptq", "gptq_v2"), "")
+        self.assertIn("says bits=8", self.warning(content, dict(plain, bits=8), "gptq", "gptq_v2"))
 
     def mixed(self):
         """Layers of 4 and 8 bits: one tells its bits by its zeros, the other by its group index."""

@@ -8,8 +8,9 @@
 
 namespace cubit::tools {
 
-/// The statements of quantize_config.json and of config.json's quantization_config in the folder of `path`, a
-/// safetensors file, an index, or the folder itself. A file that does not exist or that cannot be read states nothing.
+/// The statements of quantize_config.json, of AutoAWQ's quant_config.json and of config.json's quantization_config in
+/// the folder of `path`: a safetensors file, an index, or the folder itself. A file that does not exist or that cannot
+/// be read states nothing.
 std::vector<W4Config> read_quantisation_configs(const std::string& path);
 
 /// The statements of one file. Text that is no JSON object states nothing.

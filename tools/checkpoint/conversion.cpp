@@ -113,14 +113,16 @@ void Conversion::check(const QuantisedLayer& layer) {
   if (sizes.bits == 8 && (layer.format == W4Format::awq || target == W4Format::awq))
     refuse_tensor(*layer.qweight, "awq has weights of 4 bits, and this layer has 8",
                   "accepted for such layers: gptq, gptq_v2, symmetric, packed");
-  if (layer.g_idx != nullptr) check_order(layer);
+  W4Reading reading = {layer.format, sizes.bits, sizes.k, sizes.groups, {}, from_.is_packed};
+  if (layer.g_idx != nullptr && !check_order(layer)) reading.activation_order = true;
   const std::vector<std::uint32_t> stored = stored_zeros(layer);
-  evidence_.add(layer.name(), {layer.format, sizes.bits, sizes.k, sizes.groups, {}}, stored);
+  evidence_.add(layer.name(), reading, stored);
   std::vector<std::uint32_t> zeros(stores_zeros(target) ? sizes.qzeros_words() : 0);
   named(layer, [&] { convert_qzeros(layer.format, target, sizes, stored, zeros, threads_); });
 }
 
-void Conversion::check_order(const QuantisedLayer& layer) const {
+/// Whether the groups are in the order of k.
+bool Conversion::check_order(const QuantisedLayer& layer) const {
   const HeaderEntry& g_idx = *layer.g_idx;
   if (layer.format == W4Format::awq)
     refuse_tensor(g_idx, "awq has no activation order", "use --from gptq or gptq_v2, the format of the packer");
@@ -135,9 +137,11 @@ void Conversion::check_order(const QuantisedLayer& layer) const {
         g_idx, fmt::format("g_idx[{}] = {}, but there are {} groups", none - groups.begin(), *none, layer.sizes.groups),
         fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
   }
-  if (to_.format != W4Format::awq || is_in_order(groups, layer.sizes)) return;
-  refuse_tensor(g_idx, "awq has no activation order, but this index is not k / group size",
-                "accepted for such layers: gptq, gptq_v2, symmetric");
+  const bool is_ordered = is_in_order(groups, layer.sizes);
+  if (to_.format == W4Format::awq && !is_ordered)
+    refuse_tensor(g_idx, "awq has no activation order, but this index is not k / group size",
+                  "accepted for such layers: gptq, gptq_v2, symmetric");
+  return is_ordered;
 }
 
 /// Plans the result. Tensors keep their order; zeros that the source does not store follow their weights.

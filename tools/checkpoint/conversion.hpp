@@ -50,7 +50,7 @@ class Conversion {
 
   W4Format target_of(const QuantisedLayer& layer) const;
   void check(const QuantisedLayer& layer);
-  void check_order(const QuantisedLayer& layer) const;
+  bool check_order(const QuantisedLayer& layer) const;
   void plan();
   void plan_of_layer(const HeaderEntry& tensor, const QuantisedLayer& layer, std::vector<Item>& items) const;
   HeaderEntry renamed(const HeaderEntry& tensor, const QuantisedLayer& layer, const char* name,

@@ -39,6 +39,8 @@ struct W4Reading {
   std::int64_t groups = 1;
   /// Whether groups are read from g_idx. Without a value the reading does not depend on the order of groups.
   std::optional<bool> activation_order = {};
+  /// Whether compressed-tensors has packed the layer. No other format can read such a layer.
+  bool is_packed = false;
 };
 
 /// The value that all stored zeros of `bits` bits have in common, or nothing if they differ or if there is none.
@@ -73,7 +75,9 @@ class W4Evidence {
   /// One sentence with all contradictions, or an empty text if there is none.
   std::string warning() const {
     if (clauses_.empty()) return {};
-    std::string text = "the weights are read as " + std::string(text_of(reading_.format)) + ", but ";
+    std::string text = "the weights are read as ";
+    text += reading_.is_packed ? "packed" : text_of(reading_.format);
+    text += ", but ";
     for (std::size_t i = 0; i < clauses_.size(); ++i) text += (i == 0 ? "" : "; ") + text_of_clause(clauses_[i]);
     return text + "; if that is right, " +
            (other_.empty() ? "ask for what the checkpoint has" : "read them as " + other_);
@@ -104,6 +108,7 @@ class W4Evidence {
   /// what a symmetric file of the other version looks like.
   void add_zeros(const std::string& layer, const W4Reading& reading, std::optional<int> zero) {
     const int middle = 1 << (reading.bits - 1);
+    if (reading.is_packed) return;
     const bool is_gptq = reading.format == W4Format::gptq;
     if (!zero || (!is_gptq && reading.format != W4Format::gptq_v2) || *zero != (is_gptq ? middle : middle - 1)) return;
     other_ = is_gptq ? "gptq_v2" : "gptq";
@@ -114,7 +119,7 @@ class W4Evidence {
     const std::string stated = config.checkpoint_format.value_or("");
     if (stated != "gptq" && stated != "gptq_v2") return;
     const bool has_no_zeros = reading.format == W4Format::symmetric;  // the two versions do not differ then
-    if (has_no_zeros || stated == text_of(reading.format)) return;
+    if (reading.is_packed || has_no_zeros || stated == text_of(reading.format)) return;
     other_ = stated;
     say(layer, config.file + " says checkpoint_format=" + stated);
   }
