@@ -262,17 +262,20 @@ TEST(Smoothing, AFoldedBlockComputesTheSameFunction) {
 
 TEST(Smoothing, SearchIsNeverWorseThanOneHalf) {
   for (const Block& block : blocks()) {
-    std::mt19937 random(11);
-    const Checkpoint checkpoint = random_checkpoint(block, random);
-    SmoothSearch search = search_of(Reference(block, checkpoint).norm(block.norm1, random_rows(random)));
-    for (const std::string& layer : block.readers1)
-      search.add_layer(weight_tensor(checkpoint.at(layer + ".weight")), block.input_first);
-    const Smoothing found = search.search();
-    EXPECT_LE(found.error, found.error_half) << block.model_type;
-    EXPECT_LT(found.error, found.error_before) << block.model_type;
-    ASSERT_TRUE(found.alpha) << block.model_type;
-    for (int i = 0; i <= 10; ++i) EXPECT_LE(found.error, search.with_alpha(i / 10.0).error) << block.model_type;
-    EXPECT_EQ(found.error, search.with_alpha(*found.alpha).error);
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      SCOPED_TRACE(std::string(block.model_type) + ", seed " + std::to_string(seed));
+      std::mt19937 random(seed);
+      const Checkpoint checkpoint = random_checkpoint(block, random);
+      SmoothSearch search = search_of(Reference(block, checkpoint).norm(block.norm1, random_rows(random)));
+      for (const std::string& layer : block.readers1)
+        search.add_layer(weight_tensor(checkpoint.at(layer + ".weight")), block.input_first);
+      const Smoothing found = search.search();
+      EXPECT_LE(found.error, found.error_half);
+      EXPECT_LT(found.error, found.error_before);
+      ASSERT_TRUE(found.alpha);
+      for (int i = 0; i <= 10; ++i) EXPECT_LE(found.error, search.with_alpha(i / 10.0).error);
+      EXPECT_EQ(found.error, search.with_alpha(*found.alpha).error);
+    }
   }
 }
 
