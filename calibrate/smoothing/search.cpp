@@ -22,13 +22,13 @@ constexpr float kLargestCode = 127;
 constexpr int kGridSteps = 10;
 constexpr double kLeastStep = 0.0125;
 constexpr std::int64_t kRowsPerThread = 64;
-constexpr std::size_t kLanes = 16;  ///< partial sums of a dot product, which the compiler keeps in vector registers
+constexpr std::size_t kDotLanes = 16;  ///< partial sums of a dot product, which the compiler keeps in vector registers
 
 float dot(const float* a, const float* b, std::size_t count) {
-  std::array<float, kLanes> sums{};
+  std::array<float, kDotLanes> sums{};
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (; i + kDotLanes <= count; i += kDotLanes)
+    for (std::size_t lane = 0; lane < kDotLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
   float sum = 0;
   for (const float one : sums) sum += one;
   for (; i < count; ++i) sum += a[i] * b[i];
