@@ -26,11 +26,11 @@ struct Match {
 /// A pattern matches a name, or the end of a name after a dot. Its {} stands for a number.
 std::optional<Match> match(std::string_view pattern, std::string_view name) {
   const std::size_t open = pattern.find(kNumber);
-  const std::string_view tail = open == pattern.npos ? "" : pattern.substr(open + kNumber.size());
+  const std::string_view tail = open == std::string_view::npos ? "" : pattern.substr(open + kNumber.size());
   if (!name.ends_with(tail)) return std::nullopt;
   name.remove_suffix(tail.size());
   Match found;
-  if (open != pattern.npos) {
+  if (open != std::string_view::npos) {
     const std::size_t digits = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
     found.number = name.substr(digits);
     if (found.number.empty()) return std::nullopt;
@@ -45,7 +45,8 @@ std::optional<Match> match(std::string_view pattern, std::string_view name) {
 
 std::string filled(const std::string& pattern, const Match& found) {
   std::string name = pattern;
-  if (const std::size_t open = name.find(kNumber); open != name.npos) name.replace(open, kNumber.size(), found.number);
+  if (const std::size_t open = name.find(kNumber); open != std::string::npos)
+    name.replace(open, kNumber.size(), found.number);
   return found.prefix + name;
 }
 

@@ -69,8 +69,8 @@ struct SmoothSearch::State {
   std::size_t count_rows() const { return rows.size() / channels(); }
   std::size_t count_tokens() const { return tokens.size() / channels(); }
   std::vector<float> factors(double alpha) const;
-  double error(std::span<const float> factors) const;
-  double row_error(std::size_t row, std::span<const float> factors, std::span<const float> quantised,
+  double error(std::span<const float> made) const;
+  double row_error(std::size_t row, std::span<const float> made, std::span<const float> quantised,
                    double& square) const;
 };
 

@@ -46,8 +46,8 @@ class CUBIT_CALIBRATE_API Mapping {
  public:
   /// The mapping for config.json's "model_type". Throws cubit::Error that lists the known types.
   static Mapping of_model_type(std::string_view model_type);
-  /// `label` names the text in messages.
-  static Mapping parse(std::string_view json, const std::string& label);
+  /// `text` is JSON; `label` names it in messages.
+  static Mapping parse(std::string_view text, const std::string& label);
 
   bool norm_adds_one() const { return norm_adds_one_; }  ///< the norm multiplies by 1 + weight, as in Gemma
   bool input_first() const { return input_first_; }      ///< weights have the shape [in, out], as in GPT-2

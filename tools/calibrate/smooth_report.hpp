@@ -24,6 +24,6 @@ struct SmoothReport {
 std::string smooth_table(const SmoothReport& report);
 nlohmann::ordered_json smooth_json(const SmoothReport& report);
 /// The ranges of the channels before and after smoothing, of the inputs and of the weights side by side, as SVG.
-std::string channels_picture(const SmoothedGroup& group);
+std::string channels_picture(const SmoothedGroup& one);
 
 }  // namespace cubit::tools
