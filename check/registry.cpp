@@ -17,6 +17,7 @@
 #include "check/stream_buffer.hpp"
 #include "check/w4_quantize/problem.hpp"
 #include "check/w4a16_gemm/problem.hpp"
+#include "check/w8a8_gemm/problem.hpp"
 
 namespace cubit::check {
 namespace {
@@ -52,7 +53,9 @@ constexpr OperatorProblems kTable[] = {
     {"w4_quantize", w4_quantize::random_help, w4_quantize::bench_cases, none<Decomposition>, w4_quantize::make_problem,
      w4_quantize::make_random_problem},
     {"w4a16_gemm", w4a16_gemm::random_help, w4a16_gemm::bench_cases, w4a16_gemm::decompositions,
-     w4a16_gemm::make_problem, w4a16_gemm::make_random_problem, w4a16_gemm::fit}};
+     w4a16_gemm::make_problem, w4a16_gemm::make_random_problem, w4a16_gemm::fit},
+    {"w8a8_gemm", w8a8_gemm::random_help, w8a8_gemm::bench_cases, w8a8_gemm::decompositions, w8a8_gemm::make_problem,
+     w8a8_gemm::make_random_problem}};
 
 }  // namespace
 

@@ -13,12 +13,15 @@ namespace cubit::ops::gemm {
 namespace {
 
 constexpr std::int64_t kMostColumns = std::int64_t{kMostColumnTiles} * gemm_lanes::kBlockColumns;
-constexpr std::int64_t kMostK = std::int64_t{1} << 30;
 constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;  // row indices are rounded up to whole tiles
 
 /// Without groups, and if one group is all of k, kernels read rows of activations in vectors of 16 bytes.
 void check_k(const GemmDescriptor& descriptor, std::int64_t k) {
-  require_argument(k >= 1 && k <= kMostK, "k", "it must be from 1 to 2^30", k);
+  if (k < 1 || k > descriptor.most_k) {
+    const bool is_usual = descriptor.most_k == GemmDescriptor{}.most_k;
+    const std::string most = is_usual ? "2^30" : std::to_string(descriptor.most_k);
+    throw Failure(Status::invalid_argument, fmt::format("k = {}", k), "it must be from 1 to " + most);
+  }
   const int group_size = descriptor.groups ? descriptor.groups->size : 0;
   if (group_size == 0) {
     const int vector = 128 / descriptor.activation_bits;
@@ -94,9 +97,9 @@ void require_16_bytes(const char* name, const void* data) {
                 "accepted: what cuMemAlloc gives, and multiples of 16 from there");
 }
 
-void require_stride(const char* name, std::int64_t stride, int element_bytes) {
+void require_stride(const char* name, std::int64_t stride, int element_bytes, int alignment) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  const int unit = 16 / element_bytes;
+  const int unit = alignment / element_bytes;
   if (stride >= 0 && stride <= kMost && stride % unit == 0) return;
   require_argument(false, name, fmt::format("it must be a multiple of {} elements from 0 to 2^30", unit).c_str(),
                    stride);
@@ -106,7 +109,7 @@ void check_tensors(const GemmDescriptor& descriptor, const Problem& problem) {
   require_16_bytes("activations", problem.activations);
   require_16_bytes("output", problem.output);
   require_stride("activation_stride", problem.activation_stride, descriptor.activation_bits / 8);
-  require_stride("output_stride", problem.output_stride, descriptor.output_bytes);
+  require_stride("output_stride", problem.output_stride, descriptor.output_bytes, descriptor.output_alignment);
   WrittenDimension rows[] = {{"output_stride", -1, problem.m, problem.output_stride}};
   require_apart(rows, output_columns(descriptor, problem.n));
   if (descriptor.bias) require_16_bytes("bias", problem.bias);

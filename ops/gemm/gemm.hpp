@@ -52,6 +52,8 @@ struct GemmDescriptor {
   int sum_bytes = 4;                                       ///< of one accumulated sum, fp32 or s32
   std::optional<Groups> groups = {};                       ///< nothing: the loop applies no scales
   int output_bytes = 2;                                    ///< of one element of the output
+  int output_alignment = 16;                               ///< bytes that divide the stride of the output's rows
+  int most_k = 1 << 30;                                    ///< the largest k of a launch
   Element element = Element::fp16;  ///< type of bias and residual, and of a dequantised or 16-bit output
   GemmFunction function = GemmFunction::none;
   bool bias = false;
@@ -109,8 +111,8 @@ void check_decomposition(const GemmDescriptor& descriptor, Decomposition decompo
 
 /// Throws Failure(invalid_argument) if an address is not a multiple of 16 bytes, in which kernels read and write.
 void require_16_bytes(const char* name, const void* data);
-/// Throws Failure(invalid_argument) if a stride, in elements, is not a multiple of 16 bytes, or out of range.
-void require_stride(const char* name, std::int64_t stride, int element_bytes = 2);
+/// Throws Failure(invalid_argument) if a stride, in elements, is not a multiple of `alignment` bytes, or out of range.
+void require_stride(const char* name, std::int64_t stride, int element_bytes = 2, int alignment = 16);
 /// Throws Failure(invalid_argument) for addresses and strides of activations, bias, residual and output that no kernel
 /// takes. Which of the pointers may be null is checked elsewhere: see PointerChecks.
 void check_tensors(const GemmDescriptor& descriptor, const Problem& problem);

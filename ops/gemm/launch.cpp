@@ -93,16 +93,29 @@ PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLau
   return result;
 }
 
-Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
+ByteGemmArguments byte_parameters(const GemmArguments& common, const WeightTensors& weights) {
+  ByteGemmArguments result{};
+  static_cast<GemmArguments&>(result) = common;
+  result.activation_scales = weights.activation_scales;
+  result.output_scale = weights.output_scale;
+  return result;
+}
+
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, std::span<const std::byte> parameters,
                    const runtime::DeviceFacts& device) {
   Launch launch;
   launch.shape = shape_of(block, schedule);
-  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
-  static_assert(kMapsAt + MapParameters::kCapacity * sizeof(runtime::EncodedTensorMap) <= sizeof launch.parameters);
-  launch.parameter_bytes = sizeof parameters;
-  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  launch.parameter_bytes = parameters.size();
+  std::memcpy(launch.parameters.data(), parameters.data(), parameters.size());
   launch.spread_blocks(block.blocks_per_sm, device);
   return launch;
+}
+
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
+                   const runtime::DeviceFacts& device) {
+  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
+  static_assert(kMapsAt + MapParameters::kCapacity * sizeof(runtime::EncodedTensorMap) <= sizeof Launch::parameters);
+  return make_launch(block, schedule, std::as_bytes(std::span(&parameters, 1)), device);
 }
 
 }  // namespace cubit::ops::gemm

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "ops/gemm/plan.hpp"
 #include "ops/gemm/schedule.hpp"
 #include "ops/operator.hpp"
+#include "templates/byte_gemm/arguments.h"
 #include "templates/weight_format/packed_gemm_arguments.h"
 
 namespace cubit::ops::gemm {
@@ -28,6 +30,8 @@ struct WeightTensors {
   const void* zeros = nullptr;
   const void* group_of_k = nullptr;                 ///< the group of each k, if groups are indexed
   int groups = 0;                                   ///< rows of scales and zeros, if groups are indexed
+  const void* activation_scales = nullptr;          ///< see WeightOperand::row_scaling
+  const void* output_scale = nullptr;               ///< of an epilogue that quantises
   std::optional<runtime::TensorMap> word_map = {};  ///< for families that copy weights in boxes
   std::optional<runtime::TensorMap> scale_map = {};
 };
@@ -49,8 +53,12 @@ Launch empty_launch();
 /// The kernel's parameters, without those that only one family has.
 PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
                                       const WeightTensors& weights, char* workspace);
+/// The parameters of kernels whose operands are both bytes, with the same common part.
+ByteGemmArguments byte_parameters(const GemmArguments& common, const WeightTensors& weights);
 
 /// Grid, block, cluster and parameters of a launch.
+Launch make_launch(const BlockPlan& block, const Schedule& schedule, std::span<const std::byte> parameters,
+                   const runtime::DeviceFacts& device);
 Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
                    const runtime::DeviceFacts& device);
 

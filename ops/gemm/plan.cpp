@@ -21,6 +21,7 @@ BlockPlan begin_block(const GemmDescriptor& descriptor, const WeightOperand& wei
   block.tiles.scales = weights.scales;
   block.tiles.zeros = weights.zeros;
   block.epilogue = weights.epilogue;
+  block.row_scaling = weights.row_scaling;
   block.times = weights.times;
   block.stride_rule = weights.stride_rule;
   return block;
@@ -32,9 +33,10 @@ int BlockPlan::first_slice(int k_stages) const {
 }
 
 codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Architecture& architecture) {
-  codegen::MmaShape shape{16, 8, 256 / descriptor.activation_bits, descriptor.product_type};
-  if (!architecture.has_mma(shape)) shape.k /= 2;
-  return shape;
+  const codegen::MmaShape shape{16, 8, 256 / descriptor.activation_bits, descriptor.product_type};
+  codegen::MmaShape half = shape;
+  half.k /= 2;
+  return !architecture.has_mma(shape) && architecture.has_mma(half) ? half : shape;
 }
 
 int stage_groups(const BlockPlan& block) {

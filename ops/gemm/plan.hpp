@@ -64,8 +64,9 @@ struct BlockPlan {
   /// templates/gemm/reordered_activations.cuh.
   bool reorders_activations = false;
   StageTiles tiles;
-  std::optional<Role> epilogue;  ///< see WeightOperand::epilogue
-  Times times;                   ///< constants of the performance model
+  std::optional<Role> epilogue;     ///< see WeightOperand::epilogue
+  std::optional<Role> row_scaling;  ///< see WeightOperand::row_scaling
+  Times times;                      ///< constants of the performance model
 
   int block_columns() const;  ///< columns of the output that a block computes
   int strips() const { return descriptor.tile_n / gemm_lanes::kStripColumns; }  ///< strips of 32 columns
@@ -84,7 +85,7 @@ struct BlockPlan {
 BlockPlan begin_block(const GemmDescriptor& descriptor, const WeightOperand& weights, std::string_view family);
 
 /// The mma.sync instruction of products whose operands have as many bits as activations: 256 bits along k, or half of
-/// that where the architecture has no such instruction.
+/// that if only that instruction is one of the architecture's tensor cores.
 codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Architecture& architecture);
 
 /// Groups of a stage; 1 if one group is all of k. Requires groups.

@@ -71,7 +71,8 @@ codegen::PlanHeader begin_header(const BlockPlan& block, const codegen::Architec
       .layout("word_stage", block.tiles.words)
       .layout("activation_stage", block.tiles.activations)
       .alias("Element", element_type(descriptor.element));
-  header.include("gemm/scaling.cuh").alias("Scaling", scaling_type(descriptor));
+  const Role scaling = block.row_scaling.value_or(Role{"gemm/scaling.cuh", std::string(scaling_type(descriptor))});
+  header.include(scaling.header).alias("Scaling", scaling.type);
   const Role epilogue = block.epilogue.value_or(usual_epilogue(descriptor));
   header.include(epilogue.header).alias("Epilogue", epilogue.type);
   return header;

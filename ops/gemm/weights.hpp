@@ -36,6 +36,9 @@ struct WeightOperand {
   /// Turns sums into stored outputs. Nothing: the epilogue of 16-bit outputs by the descriptor's function, bias and
   /// residual, GemmEpilogue or in family sm90_persistent StagedEpilogue.
   std::optional<Role> epilogue = {};
+  /// Turns accumulators into sums and sums into values, with scales per row and per column: see
+  /// templates/gemm/scaling.cuh. Nothing: by the descriptor's groups. Of kernels with mma.sync.
+  std::optional<Role> row_scaling = {};
   Times times;  ///< constants of the performance model
   /// What a row stride of 0 breaks where a tensor map reads rows of activations, for the error message.
   const char* stride_rule =

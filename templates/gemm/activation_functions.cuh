@@ -27,8 +27,8 @@ struct Silu {
   static __device__ __forceinline__ float apply(float x) { return x * logistic(x); }
 };
 
-/// x · (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2), e^-z² · terms is erfc(z) within 1.5e-7 (Abramowitz and Stegun,
-/// 7.1.26). The formula has no branch and no predicate: erff() has two of each, and takes twice as many instructions.
+/// x · (1 + erf(x / sqrt(2))) / 2. With z = |x| / sqrt(2), e^-z² · terms is erfc(z) within 1.5e-7 (Abramowitz and
+/// Stegun, 7.1.26). The formula has no branch and no predicate. erff() has both, and takes twice as many instructions.
 struct GeluExact {
   static __device__ __forceinline__ float apply(float x) {
     constexpr float kHalfLog2e = 0.72134752044448170f;

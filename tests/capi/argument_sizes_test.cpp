@@ -14,6 +14,7 @@
 #include <cubit/stream_read.h>
 #include <cubit/w4_quantize.h>
 #include <cubit/w4a16_gemm.h>
+#include <cubit/w8a8_gemm.h>
 
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
@@ -125,6 +126,15 @@ struct OldW4a16Gemm {  // without `splits`
   std::int64_t activation_stride, residual_stride, output_stride;
   std::int32_t m, n, k, decomposition;
 };
+struct OldW8a8Gemm {  // without `splits`
+  std::size_t size;
+  const void *activations, *weights;
+  const float *activation_scales, *weight_scales, *output_scale;
+  const void *bias, *residual;
+  void* output;
+  std::int64_t activation_stride, residual_stride, output_stride;
+  std::int32_t m, n, k, decomposition;
+};
 struct OldStreamCopy {  // without `bytes`
   std::size_t size;
   const void* source;
@@ -154,6 +164,7 @@ static_assert(is_prefix<OldNormQuantize, cubit_norm_quantize_arguments>(offsetof
 static_assert(is_prefix<OldQuantize, cubit_quantize_arguments>(offsetof(cubit_quantize_arguments, rows)));
 static_assert(is_prefix<OldW4Quantize, cubit_w4_quantize_arguments>(offsetof(cubit_w4_quantize_arguments, n)));
 static_assert(is_prefix<OldW4a16Gemm, cubit_w4a16_gemm_arguments>(offsetof(cubit_w4a16_gemm_arguments, splits)));
+static_assert(is_prefix<OldW8a8Gemm, cubit_w8a8_gemm_arguments>(offsetof(cubit_w8a8_gemm_arguments, splits)));
 static_assert(is_prefix<OldStreamCopy, cubit_stream_copy_arguments>(offsetof(cubit_stream_copy_arguments, bytes)));
 static_assert(is_prefix<OldStreamRead, cubit_stream_read_arguments>(offsetof(cubit_stream_read_arguments, checksums)));
 
@@ -399,6 +410,21 @@ TEST_F(ArgumentSizes, W4a16Gemm) {
   arguments.k = 128;
   expect_newer(kernel("w4a16_gemm:tile_m=16,tile_n=256"), arguments, "cubit_w4a16_gemm_arguments");
   EXPECT_EQ(launch(kernel("w4a16_gemm:tile_m=16,tile_n=256"), older<OldW4a16Gemm>(arguments)), "");
+}
+
+TEST_F(ArgumentSizes, W8a8Gemm) {
+  cubit_w8a8_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = arguments.weights = g_memory.data();
+  arguments.activation_scales = arguments.weight_scales = reinterpret_cast<const float*>(g_memory.data());
+  arguments.output = g_memory.data() + 2048;
+  arguments.activation_stride = 16;
+  arguments.output_stride = 64;
+  arguments.m = 1;
+  arguments.n = 64;
+  arguments.k = 16;
+  expect_newer(kernel("w8a8_gemm:tile_m=16"), arguments, "cubit_w8a8_gemm_arguments");
+  EXPECT_EQ(launch(kernel("w8a8_gemm:tile_m=16"), older<OldW8a8Gemm>(arguments)), "");
 }
 
 TEST_F(ArgumentSizes, StreamCopy) {

@@ -66,7 +66,13 @@ const std::vector<Case>& cases() {
       {"w4a16_gemm:format=symmetric,bits=8", {{"m", 3}, {"n", 64}, {"k", 256}}},
       {"w4a16_gemm:format=dense,tile_m=64,bias=true", {{"m", 3}, {"n", 64}, {"k", 264}}},
       {"w4a16_gemm:format=dense,tile_m=64,element=bf16,function=silu_gate,residual=true",
-       {{"m", 3}, {"n", 64}, {"k", 264}}}};
+       {{"m", 3}, {"n", 64}, {"k", 264}}},
+      {"w8a8_gemm:bias=true", {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:output=int32", {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:output=int8,activation_scale=tensor,weight_scale=tensor,residual=true,addend=bf16",
+       {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,function=silu_gate,residual=true", {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:output=bf16", {{"m", 3}, {"n", 64}, {"k", 48}}}};
   return list;
 }
 

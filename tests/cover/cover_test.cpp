@@ -150,6 +150,22 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
             {{"rows", 3}, {"columns", 4128}},
             {{"rows", 67}, {"columns", 2048}, {"special", 1}}};
   }
+  if (operator_of(descriptor) == "w8a8_gemm") {
+    // Rows in two tiles, k in two splits that are no whole stages; balanced shares; the smallest sizes.
+    const double tile_m = static_cast<double>(has(descriptor, "tile_m=64")   ? 64
+                                              : has(descriptor, "tile_m=32") ? 32
+                                                                             : 16);
+    const double columns = has(descriptor, "silu_gate") ? 16 : 8;
+    const auto kind = static_cast<double>(index % 4);
+    return {{{"m", tile_m + 3},
+             {"n", 256 + columns},
+             {"k", 272},
+             {"pattern", kind},
+             {"decomposition", has(descriptor, "atomic_splits=true") ? 4 : 2},
+             {"splits", 2}},
+            {{"m", tile_m + 1}, {"n", 256 + columns}, {"k", 400}, {"pattern", kind}, {"decomposition", 3}},
+            {{"m", 1}, {"n", columns}, {"k", 16}, {"decomposition", 1}}};
+  }
   if (operator_of(descriptor) == "norm_quantize" || operator_of(descriptor) == "gate_quantize") {
     // Blocks as for quantize. Pattern 5 has large numbers, whose sums and products may be infinite.
     return {{{"rows", 9}, {"columns", 96}, {"pattern", pattern}, {"special", 1}},
@@ -334,7 +350,7 @@ void expect_good(const Item& item) {
   for (const Problem::Numbers& numbers : cases_of(item.descriptor, item.index, item.deals_shares(), item.can_share_k()))
     is_split = run_case(device, kernel, item, numbers) || is_split;
   const std::string name = operator_of(item.descriptor);
-  EXPECT_EQ(is_split, name == "gqa_decode" || (name == "w4a16_gemm" && item.can_share_k()));
+  EXPECT_EQ(is_split, name == "gqa_decode" || name == "w8a8_gemm" || (name == "w4a16_gemm" && item.can_share_k()));
   expect_proofs_hold(item, device);
 }
 

@@ -36,8 +36,9 @@ bool is_telling(int value, int first, int last, int step) {
 constexpr const char* kHeads[] = {"1", "3", "7", "8", "12", "16", "17", "33", "48", "64"};
 
 /// Fields that no rule between fields mentions: whether a combination is legal does not depend on them. Were that
-/// wrong, a descriptor of the cover would be refused.
-bool is_free(const std::string& name) {
+/// wrong, a descriptor of the cover would be refused. Sums of w8a8_gemm, output=int32, take neither bias nor residual.
+bool is_free(const std::string& op, const std::string& name) {
+  if (op == "w8a8_gemm" && (name == "bias" || name == "residual")) return false;
   for (const char* free : {"heads_per_kv", "input", "rotary", "bias", "residual"})
     if (name == free) return true;
   return false;
@@ -95,7 +96,7 @@ class Fields {
       for (const Json& field : listed.at("fields")) {
         if (is_added(field.at("name")) != added || is_apart(field.at("name"))) continue;
         fields_.push_back({field.at("name"), field.at("default"),
-                           accepted_values(field.at("name"), field.at("accepts")), is_free(field.at("name"))});
+                           accepted_values(field.at("name"), field.at("accepts")), is_free(name_, field.at("name"))});
         (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
       }
     }

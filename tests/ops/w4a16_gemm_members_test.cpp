@@ -72,7 +72,7 @@ TEST(Members, OfMostDescriptorsAreTheCanonicalText) {
   const auto& hopper = codegen::find_architecture("sm_90a");
   for (const Operator* op : operators()) {
     const std::string text(op->name());
-    if (text == "w4a16_gemm") continue;
+    if (text == "w4a16_gemm" || text == "w8a8_gemm") continue;  // sets
     EXPECT_THAT(op->members(text, hopper), ElementsAre(op->canonical(text)));
     EXPECT_EQ(op->choice(text, hopper), nullptr);
   }

@@ -28,7 +28,9 @@ Launch encode_launch(const Kernel& kernel, const ScheduledLaunch& launch, const 
   // Warps that divide a block's k's among them find their part as blocks of a split-K launch find their slice.
   parameters.splits *= block.k_partitions;
   parameters.split_stages = parameters.stages / parameters.splits;
-  return make_launch(block, launch.schedule, parameters, device);
+  if (!block.row_scaling) return make_launch(block, launch.schedule, parameters, device);
+  const ByteGemmArguments scaled = byte_parameters(parameters, weights);
+  return make_launch(block, launch.schedule, std::as_bytes(std::span(&scaled, 1)), device);
 }
 
 }  // namespace cubit::ops::gemm::mma_sync

@@ -1,0 +1,383 @@
+// Implements the problem of w8a8_gemm: checks of tensors, launch arguments, and the comparison with the reference.
+#include "check/w8a8_gemm/problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "check/byte_values.hpp"
+#include "check/host_tensors.hpp"
+#include "check/made_up_data.hpp"
+#include "check/random.hpp"
+#include "check/w8a8_gemm/reference.hpp"
+#include "ops/element/element.hpp"
+
+namespace cubit::check::w8a8_gemm {
+namespace {
+
+/// The scalar arguments of a launch; see cubit_w8a8_gemm_arguments.
+struct LaunchChoice {
+  std::int32_t decomposition = 0;
+  std::int32_t splits = 0;
+
+  /// Sets the number `name`. Returns false if there is no number of this name.
+  bool set(const W8a8Gemm& descriptor, std::string_view name, double value) {
+    if (name == "decomposition") {
+      decomposition =
+          static_cast<std::int32_t>(whole_number(name, value, CUBIT_W8A8_AUTOMATIC, CUBIT_W8A8_SPLIT_K_ATOMIC));
+      gemm::check_decomposition(describe(descriptor), static_cast<gemm::Decomposition>(decomposition));
+      return true;
+    }
+    if (name != "splits") return false;
+    splits = static_cast<std::int32_t>(whole_number(name, value, 0, gemm::kMostSplits));
+    return true;
+  }
+};
+
+std::string_view byte_type(W8Element element) { return element == W8Element::int8 ? "I8" : "F8_E4M3"; }
+
+std::string_view output_type(const W8a8Gemm& descriptor) {
+  constexpr std::string_view kTypes[] = {"F16", "BF16", "I32", "I8", "F8_E4M3"};
+  return kTypes[static_cast<int>(descriptor.output)];
+}
+
+std::vector<std::string_view> input_names(const W8a8Gemm& descriptor) {
+  const std::vector<FieldHelp> help = help_of(fields());
+  const std::string text = descriptor.text();
+  std::vector<std::string_view> names;
+  for (const Argument& argument : ops::w8a8_gemm::arguments().arguments) {
+    if (argument.kind == ArgumentKind::input && holds(argument.when, {help, text})) names.push_back(argument.name);
+  }
+  return names;
+}
+
+/// Refuses scales that no quantiser writes. A scale of the output has the range that kernels accept.
+void check_scales(const Tensor* scales, bool is_of_output) {
+  if (scales == nullptr) return;
+  for (std::int64_t i = 0; i < scales->elements(); ++i) {
+    const float scale = static_cast<const float*>(scales->data)[i];
+    const bool is_in_range = !is_of_output || (scale >= 0x1p-100F && scale <= 0x1p100F);
+    if (std::isfinite(scale) && scale > 0 && is_in_range) continue;
+    reject(fmt::format("{}[{}] = {}", scales->name, i, scale),
+           is_of_output ? "it must be from 2^-100 to 2^100" : "it must be positive and finite");
+  }
+}
+
+class W8a8Problem final : public Problem {
+ public:
+  /// Checks all tensors. `inputs` are in the order of input_names. Throws Failure(invalid_argument).
+  W8a8Problem(W8a8Gemm descriptor, Tensors inputs, const LaunchChoice& launch)
+      : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), launch_(launch) {
+    operands_ = {.activations = inputs_.find("activations"),
+                 .weights = inputs_.find("weights"),
+                 .activation_scales = inputs_.find("activation_scales"),
+                 .weight_scales = inputs_.find("weight_scales"),
+                 .output_scale = inputs_.find("output_scale"),
+                 .bias = inputs_.find("bias"),
+                 .residual = inputs_.find("residual")};
+    check();
+    outputs_.push_back(dense("output", output_type(descriptor_), {operands_.m(), columns()}, nullptr));
+  }
+
+  const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
+  const std::vector<Tensor>& outputs() const override { return outputs_; }
+  std::size_t bytes_read() const override {
+    std::size_t bytes = 0;
+    for (const Tensor& input : inputs_.list()) bytes += input.bytes();
+    return operands_.m() == 0 ? 0 : bytes;
+  }
+  std::size_t bytes_written() const override { return outputs_[0].bytes(); }
+  double operations() const override { return 2.0 * operands_.m() * operands_.n() * operands_.k(); }
+  std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
+  Comparison compare(std::span<const void* const> got) const override;
+
+ private:
+  int columns() const { return output_columns(descriptor_, operands_.n()); }
+  void check() const;
+  double bytes_error(const void* got, int row, const SumRow& sums) const;
+  double halves_error(const std::uint16_t* got, int row, const SumRow& sums) const;
+  double row_error(const void* got, int row) const;
+  double tolerance() const;
+
+  W8a8Gemm descriptor_;
+  Tensors inputs_;
+  std::vector<Tensor> outputs_;
+  LaunchChoice launch_;
+  Operands operands_;
+};
+
+void W8a8Problem::check() const {
+  for (const Tensor* const bytes : {operands_.activations, operands_.weights}) {
+    require_type(*bytes, byte_type(descriptor_.element));
+    require_rank(*bytes, 2, bytes == operands_.weights ? "[n, k]" : "[m, k]");
+  }
+  const std::int64_t m = operands_.activations->shape[0];
+  const std::int64_t n = operands_.weights->shape[0];
+  gemm::check_sizes(describe(descriptor_), m, n, operands_.activations->shape[1]);
+  require_shape(*operands_.weights, {n, operands_.k()}, "[n, k]");
+  const auto check_tensor = [](const Tensor* tensor, std::string_view type, const std::vector<std::int64_t>& shape,
+                               std::string_view dimensions) {
+    if (tensor == nullptr) return;
+    require_type(*tensor, type);
+    require_shape(*tensor, shape, dimensions);
+  };
+  const bool has_tokens = descriptor_.activation_scale == TokenScale::token;
+  const bool has_channels = descriptor_.weight_scale == ChannelScale::channel;
+  check_tensor(operands_.activation_scales, "F32", {has_tokens ? m : 1}, has_tokens ? "[m]" : "[1]");
+  check_tensor(operands_.weight_scales, "F32", {has_channels ? n : 1}, has_channels ? "[n]" : "[1]");
+  check_tensor(operands_.output_scale, "F32", {1}, "[1]");
+  const std::string_view addend = element_type(addend_type(descriptor_));
+  check_tensor(operands_.bias, addend, {n}, "[n]");
+  check_tensor(operands_.residual, addend, {m, columns()}, descriptor_.is_gated() ? "[m, n / 2]" : "[m, n]");
+  check_scales(operands_.activation_scales, false);
+  check_scales(operands_.weight_scales, false);
+  check_scales(operands_.output_scale, true);
+}
+
+std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data) const {
+  const std::size_t inputs = inputs_.list().size();
+  if (device_data.size() != inputs + 1)
+    reject(fmt::format("{} device addresses", device_data.size()),
+           fmt::format("this problem has {} inputs and 1 output", inputs));
+  const auto address = [&](std::string_view name) { return inputs_.address<const void>(device_data, name); };
+  cubit_w8a8_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = address("activations");
+  arguments.weights = address("weights");
+  arguments.activation_scales = inputs_.address<const float>(device_data, "activation_scales");
+  arguments.weight_scales = inputs_.address<const float>(device_data, "weight_scales");
+  arguments.output_scale = inputs_.address<const float>(device_data, "output_scale");
+  arguments.bias = address("bias");
+  arguments.residual = address("residual");
+  arguments.output = device_data[inputs];
+  arguments.activation_stride = operands_.k();
+  arguments.residual_stride = arguments.output_stride = columns();
+  arguments.m = operands_.m();
+  arguments.n = operands_.n();
+  arguments.k = operands_.k();
+  arguments.decomposition = launch_.decomposition;
+  arguments.splits = launch_.splits;
+  return bytes_of_struct(arguments);
+}
+
+/// Half a step of e4m3 beside a number of steps.
+double half_step_of_fp8(double steps) {
+  return std::ldexp(1.0, std::max(std::ilogb(steps), kE4m3.least_exponent) - kE4m3.fraction_bits - 1);
+}
+
+/// The largest distance of a byte from the reference beyond half a step, relative to what arithmetic in fp32 may cost.
+/// Exact bytes count the bytes that differ.
+double W8a8Problem::bytes_error(const void* got, int row, const SumRow& sums) const {
+  const bool is_int8 = descriptor_.output == W8Output::int8;
+  const auto* const bytes = static_cast<const std::uint8_t*>(got) + static_cast<std::int64_t>(row) * columns();
+  double error = 0;
+  for (int column = 0; column < columns(); ++column) {
+    if (has_exact_bytes(descriptor_)) {
+      const std::int8_t expected = exact_byte(descriptor_, operands_, sums, row, column);
+      error += static_cast<std::int8_t>(bytes[column]) != expected;
+      continue;
+    }
+    const double scale = static_cast<const float*>(operands_.output_scale->data)[0];
+    const Reference reference = reference_of(descriptor_, operands_, sums, row, column);
+    const double most = is_int8 ? 127 : 448;
+    const double steps = std::clamp(reference.value / scale, is_int8 ? -128.0 : -most, most);
+    const double found = is_int8 ? static_cast<std::int8_t>(bytes[column]) : fp8_to_double(kE4m3, bytes[column]);
+    constexpr double kArithmetic = 2e-5;  // sums and functions in fp32, relative to what is added
+    const double allowed = kArithmetic * (reference.contributions / scale + 1);
+    const double beyond = std::fabs(found - steps) - (is_int8 ? 0.5 : half_step_of_fp8(steps));
+    error = std::max(error, std::isnan(found) ? std::numeric_limits<double>::infinity() : beyond / allowed);
+  }
+  return error;
+}
+
+double W8a8Problem::halves_error(const std::uint16_t* got, int row, const SumRow& sums) const {
+  const Element element = addend_type(descriptor_);
+  double difference = 0;
+  double norm = 0;
+  double contributions = 0;
+  for (int column = 0; column < columns(); ++column) {
+    const Reference reference = reference_of(descriptor_, operands_, sums, row, column);
+    const double found = to_double(element, got[static_cast<std::int64_t>(row) * columns() + column]);
+    double error = std::fabs(difference_of(element, found, reference.value, tolerance()));
+    constexpr double kSubnormal = 0x1p-25;  // half a step of fp16's subnormal numbers
+    if (element == Element::fp16 && std::fabs(reference.value) < 0x1p-14) error = std::max(0.0, error - kSubnormal);
+    difference += error * error;
+    if (!std::isfinite(found)) continue;
+    norm += reference.value * reference.value;
+    contributions += reference.contributions * reference.contributions;
+  }
+  return relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
+}
+
+double W8a8Problem::row_error(const void* got, int row) const {
+  const SumRow sums = sums_of_row(descriptor_, operands_, row);
+  if (descriptor_.has_byte_output()) return bytes_error(got, row, sums);
+  if (descriptor_.output != W8Output::int32) return halves_error(static_cast<const std::uint16_t*>(got), row, sums);
+  const auto* const found = static_cast<const std::int32_t*>(got) + static_cast<std::int64_t>(row) * columns();
+  int different = 0;
+  for (int column = 0; column < columns(); ++column)
+    different += static_cast<double>(found[column]) != sums.sums[column];
+  return different;
+}
+
+/// In few 16-bit columns every column may be off by half a unit in the last place. Sums of e4m3 are in fp32.
+double W8a8Problem::tolerance() const {
+  if (descriptor_.output == W8Output::int32 || has_exact_bytes(descriptor_)) return 0;
+  if (descriptor_.has_byte_output()) return 1;
+  const bool is_narrow = columns() < 64;
+  if (descriptor_.output == W8Output::bf16) return is_narrow ? 4e-3 : 3e-3;
+  if (descriptor_.element == W8Element::fp8_e4m3) return 1e-3;
+  return is_narrow ? 4.9e-4 : 3e-4;
+}
+
+Problem::Comparison W8a8Problem::compare(std::span<const void* const> got) const {
+  if (got.size() != 1) reject(fmt::format("{} outputs", got.size()), "w8a8_gemm has one");
+  std::vector<double> errors(operands_.m());
+  parallel_for(operands_.m(), [&](std::int64_t row) { errors[row] = row_error(got[0], static_cast<int>(row)); });
+  if (errors.empty()) return {0, tolerance(), "none"};
+  const auto worst = std::max_element(errors.begin(), errors.end());
+  return {*worst, tolerance(), fmt::format("row {}", worst - errors.begin())};
+}
+
+/// Kinds of made-up data; see random_help().
+enum class Pattern { normal, extreme_bytes, one_sign, tiny_scales };
+constexpr int kPatterns = 4;
+
+struct Sizes {
+  std::int64_t m = 16;
+  std::int64_t n = 1024;
+  std::int64_t k = 1024;
+  Pattern pattern = Pattern::normal;
+  LaunchChoice launch;
+};
+
+Sizes read_sizes(const W8a8Gemm& descriptor, const Numbers& numbers) {
+  constexpr double kMost = 1 << 24;
+  Sizes sizes;
+  for (const auto& [name, value] : numbers) {
+    if (name == "m") {
+      sizes.m = whole_number(name, value, 0, kMost);
+    } else if (name == "n") {
+      sizes.n = whole_number(name, value, 8, kMost);
+    } else if (name == "k") {
+      sizes.k = whole_number(name, value, 1, kMost);
+    } else if (name == "pattern") {
+      sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
+    } else if (!sizes.launch.set(descriptor, name, value)) {
+      reject(fmt::format("size {}", name), "w8a8_gemm has no such size",
+             "accepted: m, n, k, pattern, decomposition, splits");
+    }
+  }
+  gemm::check_sizes(describe(descriptor), sizes.m, sizes.n, sizes.k);
+  const auto m = static_cast<double>(sizes.m);
+  const auto n = static_cast<double>(sizes.n);
+  const auto k = static_cast<double>(sizes.k);
+  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k), m * k + n * k + 6 * m * n,
+                  "ask for smaller sizes");
+  return sizes;
+}
+
+/// Fills tensors in order from one stream of random numbers.
+class Maker {
+ public:
+  Maker(W8a8Gemm descriptor, const Sizes& sizes, std::uint64_t seed)
+      : descriptor_(std::move(descriptor)), sizes_(sizes), random_(seed) {}
+
+  void bytes(const char* name, std::int64_t rows) {
+    add<std::uint8_t>(name, byte_type(descriptor_.element), {rows, sizes_.k}, [&](Random& random) {
+      if (descriptor_.element == W8Element::fp8_e4m3) return fp8_byte(random);
+      const auto byte = static_cast<std::uint8_t>(random.bits() >> 32);
+      if (sizes_.pattern == Pattern::extreme_bytes) return static_cast<std::uint8_t>(byte % 4 == 0 ? 127 : 128);
+      return sizes_.pattern == Pattern::one_sign ? static_cast<std::uint8_t>(byte % 128) : byte;
+    });
+  }
+  /// Scales are about a typical value, or spread over many powers of two.
+  void scales(const char* name, std::int64_t count, double typical) {
+    add<float>(name, "F32", {count}, [&](Random& random) {
+      const double uniform = random.uniform();
+      const double factor = sizes_.pattern == Pattern::tiny_scales ? std::exp2(-12 * uniform) : 0.5 + uniform;
+      return static_cast<float>(typical * factor);
+    });
+  }
+  void halves(const char* name, std::vector<std::int64_t> shape) {
+    const Element element = addend_type(descriptor_);
+    add<std::uint16_t>(name, element_type(element), std::move(shape),
+                       [&](Random& random) { return from_float(element, static_cast<float>(random.normal())); });
+  }
+
+  Tensors inputs;
+
+ private:
+  /// A byte of e4m3 that is no NaN: extreme bytes have the largest and the smallest numbers.
+  std::uint8_t fp8_byte(Random& random) const {
+    const auto x = static_cast<float>(random.normal());
+    const float magnitude = std::fabs(x);
+    if (sizes_.pattern == Pattern::extreme_bytes)
+      return fp8_from_float(kE4m3, std::copysign(x > 1 ? 448.F : 0x1p-9F, x));
+    return fp8_from_float(kE4m3, sizes_.pattern == Pattern::one_sign ? magnitude : x);
+  }
+  template <class Value, class Next>
+  void add(const char* name, std::string_view type, std::vector<std::int64_t> shape, const Next& next) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    auto data = std::make_unique<char[]>(sizeof(Value) * count);
+    draw_in_order(random_, count, 1, [&](std::int64_t i, Random& draws) {
+      const Value value = next(draws);
+      std::memcpy(data.get() + sizeof(Value) * i, &value, sizeof value);
+    });
+    inputs.add(dense(name, type, std::move(shape), nullptr), std::move(data));
+  }
+
+  W8a8Gemm descriptor_;
+  Sizes sizes_;
+  Random random_;
+};
+
+}  // namespace
+
+std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Tensor> given, const Numbers& numbers) {
+  const W8a8Gemm descriptor = parse(text);
+  LaunchChoice launch;
+  for (const auto& [name, value] : numbers) {
+    if (!launch.set(descriptor, name, value))
+      reject(fmt::format("number {}", name), "w8a8_gemm has no such number", "accepted: decomposition, splits");
+  }
+  const std::vector<std::string_view> names = input_names(descriptor);
+  require_names(given, names, "w8a8_gemm");
+  Tensors taken;
+  for (const std::string_view name : names) {
+    if (!taken.take(given, name)) reject(fmt::format("no tensor {}", name), fmt::format("{} needs it", text));
+  }
+  return std::make_unique<W8a8Problem>(descriptor, std::move(taken), launch);
+}
+
+std::string random_help() {
+  return "m, n, k, pattern (0 normal, 1 extreme bytes, 2 bytes of one sign, 3 scales of many sizes), decomposition, "
+         "splits";
+}
+
+std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
+  const W8a8Gemm descriptor = parse(text);
+  const Sizes sizes = read_sizes(descriptor, numbers);
+  Maker maker(descriptor, sizes, seed);
+  maker.bytes("activations", sizes.m);
+  maker.bytes("weights", sizes.n);
+  if (descriptor.output != W8Output::int32) {
+    // Values of about 1: a sum of int8 is about 74² · sqrt(k).
+    const double typical = 1 / ((descriptor.element == W8Element::int8 ? 74 : 1) * std::pow(sizes.k, 0.25));
+    maker.scales("activation_scales", descriptor.activation_scale == TokenScale::token ? sizes.m : 1, typical);
+    maker.scales("weight_scales", descriptor.weight_scale == ChannelScale::channel ? sizes.n : 1, typical);
+  }
+  if (descriptor.has_byte_output()) maker.scales("output_scale", 1, 0.03);
+  if (descriptor.bias) maker.halves("bias", {sizes.n});
+  if (descriptor.residual) maker.halves("residual", {sizes.m, output_columns(descriptor, static_cast<int>(sizes.n))});
+  return std::make_unique<W8a8Problem>(descriptor, std::move(maker.inputs), sizes.launch);
+}
+
+}  // namespace cubit::check::w8a8_gemm

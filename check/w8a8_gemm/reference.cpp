@@ -1,0 +1,117 @@
+#include "check/w8a8_gemm/reference.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "check/byte_values.hpp"
+#include "ops/element/element.hpp"
+
+namespace cubit::check::w8a8_gemm {
+namespace {
+
+/// The values of all bytes of a type.
+std::array<double, 256> values_of(W8Element element) {
+  std::array<double, 256> values{};
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<std::uint8_t>(i);
+    values[i] = element == W8Element::int8 ? static_cast<std::int8_t>(byte) : fp8_to_double(kE4m3, byte);
+  }
+  return values;
+}
+
+const std::uint8_t* row_of(const Tensor& tensor, int row) {
+  return static_cast<const std::uint8_t*>(tensor.data) + row * tensor.shape[1];
+}
+
+/// The scale at `index`, or the only one.
+float scale_at(const Tensor& scales, int index) {
+  return static_cast<const float*>(scales.data)[scales.shape[0] == 1 ? 0 : index];
+}
+
+double addend_at(const W8a8Gemm& descriptor, const Tensor& tensor, std::int64_t index) {
+  return to_double(ops::w8a8_gemm::addend_type(descriptor), static_cast<const std::uint16_t*>(tensor.data)[index]);
+}
+
+double apply(GemmFunction function, double x) {
+  switch (function) {
+    case GemmFunction::none:
+      break;
+    case GemmFunction::relu:
+      return x < 0 ? 0 : x;
+    case GemmFunction::silu:
+    case GemmFunction::silu_gate:
+      return x / (1 + std::exp(-x));
+    case GemmFunction::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case GemmFunction::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+/// Value and bias of a column of the weights.
+Reference biased(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
+  const double scale = static_cast<double>(scale_at(*operands.activation_scales, row)) *
+                       static_cast<double>(scale_at(*operands.weight_scales, column));
+  Reference result{sums.sums[column] * scale, sums.absolute[column] * scale};
+  if (operands.bias == nullptr) return result;
+  const double bias = addend_at(descriptor, *operands.bias, column);
+  return {result.value + bias, result.contributions + std::fabs(bias)};
+}
+
+}  // namespace
+
+SumRow sums_of_row(const W8a8Gemm& descriptor, const Operands& operands, int row) {
+  const std::array<double, 256> values = values_of(descriptor.element);
+  const int n = operands.n();
+  const int k = operands.k();
+  SumRow result{std::vector<double>(n), std::vector<double>(n)};
+  const std::uint8_t* const a = row_of(*operands.activations, row);
+  std::vector<double> own(k);
+  for (int i = 0; i < k; ++i) own[i] = values[a[i]];
+  for (int column = 0; column < n; ++column) {
+    const std::uint8_t* const b = row_of(*operands.weights, column);
+    for (int i = 0; i < k; ++i) {
+      const double product = own[i] * values[b[i]];
+      result.sums[column] += product;
+      result.absolute[column] += std::fabs(product);
+    }
+  }
+  return result;
+}
+
+Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
+  if (descriptor.output == W8Output::int32) return {sums.sums[column], sums.absolute[column]};
+  Reference result = biased(descriptor, operands, sums, row, column);
+  result.value = apply(descriptor.function, result.value);
+  if (descriptor.is_gated()) {
+    const Reference up = biased(descriptor, operands, sums, row, column + operands.n() / 2);
+    result.contributions = std::fabs(up.value) * result.contributions + std::fabs(result.value) * up.contributions;
+    result.value *= up.value;
+  }
+  if (operands.residual == nullptr) return result;
+  const std::int64_t columns = operands.residual->shape[1];
+  const double residual = addend_at(descriptor, *operands.residual, row * columns + column);
+  return {result.value + residual, result.contributions + std::fabs(residual)};
+}
+
+bool has_exact_bytes(const W8a8Gemm& descriptor) {
+  return descriptor.output == W8Output::int8 && descriptor.element == W8Element::int8 &&
+         (descriptor.function == GemmFunction::none || descriptor.function == GemmFunction::relu);
+}
+
+std::int8_t exact_byte(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
+  auto value = static_cast<float>(static_cast<std::int32_t>(sums.sums[column]));
+  value = value * scale_at(*operands.activation_scales, row);
+  value = value * scale_at(*operands.weight_scales, column);
+  if (operands.bias != nullptr) value += static_cast<float>(addend_at(descriptor, *operands.bias, column));
+  if (descriptor.function == GemmFunction::relu && value < 0) value = 0;
+  if (operands.residual != nullptr)
+    value += static_cast<float>(addend_at(descriptor, *operands.residual, row * operands.residual->shape[1] + column));
+  const float steps = value / scale_at(*operands.output_scale, 0);
+  return static_cast<std::int8_t>(std::clamp(std::nearbyint(steps), -128.0F, 127.0F));
+}
+
+}  // namespace cubit::check::w8a8_gemm

@@ -1,0 +1,145 @@
+// Family sm80: bytes in the kernel with mma.sync and cp.async.
+#include "ops/gemm/sm80/sm80.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "ops/gemm/accesses.hpp"
+#include "ops/gemm/source.hpp"
+#include "ops/w8a8_gemm/w8a8_gemm.hpp"
+#include "templates/byte_gemm/lanes.h"
+
+namespace cubit::ops::w8a8_gemm {
+namespace {
+
+using codegen::AccessKind;
+using codegen::TileAccess;
+
+constexpr int kProductsOfStep = gemm_lanes::kStepBytes / byte_lanes::kProductBytes;
+constexpr int kSteps = byte_lanes::kStageK / gemm_lanes::kStepBytes;
+
+codegen::TileByte byte_at(gemm_lanes::Place place) { return {place.row, place.byte}; }
+
+TileAccess loads_of_weights(const W8a8Gemm& descriptor) {
+  constexpr int kOperands = 2 * kProductsOfStep * kSteps;  // of a strip
+  const int strips = descriptor.tile_n / gemm_lanes::kStripColumns;
+  return {"ldmatrix.x4 of words", AccessKind::ldmatrix, 16, strips * kOperands,
+          [=](int instance, int lane) -> gemm::MaybeByte {
+            const int operand = instance % kOperands;
+            return byte_at(byte_lanes::words(lane, instance / kOperands, operand % 2, operand / 4, operand / 2 % 2));
+          }};
+}
+
+TileAccess loads_of_bytes(int tiles) {
+  return {"ldmatrix.x4 of activations", AccessKind::ldmatrix, 16, kSteps * tiles,
+          [=](int instance, int lane) -> gemm::MaybeByte {
+            return byte_at(gemm_lanes::activations_by_n(lane, instance % tiles, instance / tiles));
+          }};
+}
+
+std::string_view sum_type(const W8a8Gemm& descriptor) {
+  return descriptor.element == W8Element::int8 ? "int" : "float";
+}
+
+gemm::Role scaling_role(const W8a8Gemm& descriptor) {
+  constexpr const char* kHeader = "byte_gemm/scaling.cuh";
+  if (descriptor.output == W8Output::int32) return {kHeader, "cubit::IntegerSums"};
+  return {kHeader, fmt::format("cubit::ScaledSums<{}, {}, {}>", sum_type(descriptor),
+                               descriptor.activation_scale == TokenScale::token,
+                               descriptor.weight_scale == ChannelScale::channel)};
+}
+
+/// Outputs of 16 bits have the usual epilogue.
+std::optional<gemm::Role> epilogue_role(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+  constexpr const char* kHeader = "byte_gemm/epilogue.cuh";
+  if (descriptor.output == W8Output::int32) return gemm::Role{kHeader, "cubit::IntegerOutput"};
+  if (!descriptor.has_byte_output()) return std::nullopt;
+  const std::string output = descriptor.output == W8Output::int8
+                                 ? "cubit::SignedByteOutput"
+                                 : fmt::format("cubit::Fp8Output<{}>", architecture.fp8_conversion);
+  return gemm::Role{
+      kHeader, fmt::format("cubit::ByteEpilogue<Element, {}, {}, {}, {}, {}>", gemm::function_type(descriptor.function),
+                           descriptor.is_gated(), descriptor.bias, descriptor.residual, output)};
+}
+
+/// Nobody has timed these kernels. The times are those of w4a16_gemm for weights of 8 bits, whose stages have as many
+/// bytes of weights.
+gemm::WideTimes times_of(int tile_m) {
+  gemm::WideTimes times;
+  times.second_tile = 72.0 / tile_m;
+  times.stage = tile_m <= 8 ? 0.9 : tile_m == 16 ? 0.95 : tile_m == 32 ? 1.05 : 1.3;
+  times.merge_slice = tile_m <= 8 ? 0.17 : tile_m == 16 ? 0.35 : 0.44;
+  return times;
+}
+
+gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+  gemm::mma_sync::Weights weights;
+  weights.stage_k = byte_lanes::kStageK;
+  weights.words.rows = descriptor.tile_n;
+  weights.words.row_bytes = byte_lanes::kStageK;
+  weights.accesses.words = {loads_of_weights(descriptor)};
+  weights.accesses.activations = {loads_of_bytes(descriptor.tile_m / 8)};
+  weights.role = {"byte_gemm/weights.cuh", "cubit::ByteRows<word_stage>"};
+  weights.activations = {"byte_gemm/activations.cuh", "cubit::ByteActivations<activation_stage>"};
+  weights.product = {"byte_gemm/product.cuh", fmt::format("cubit::ByteMmaProduct<{}>", sum_type(descriptor))};
+  weights.row_scaling = scaling_role(descriptor);
+  weights.epilogue = epilogue_role(descriptor, architecture);
+  weights.times = times_of(descriptor.tile_m);
+  weights.strip_registers = 16;  // the words of a step
+  weights.strip_tile_registers = 8;
+  weights.more_registers = 40;  // addresses of copies; with fewer, gated tiles of 32 rows spilled at three blocks
+  weights.fewest_stages = 2;    // a stage of 256 columns has 32 KB
+  return weights;
+}
+
+std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor) {
+  const bool is_int8 = descriptor.element == W8Element::int8;
+  return {
+      {"operands", is_int8 ? "int8 as stored" : "e4m3 as stored",
+       "ldmatrix gives each lane four neighbouring bytes of a row, as mma.m16n8k32 needs them"},
+      {"column order", "row 8 i + r of 32 rows of a stage is column 4 r + i",
+       "a lane then has four neighbouring columns of the output and stores them together"},
+      {"scales",
+       descriptor.output == W8Output::int32 ? "none" : "in the epilogue, per row and per column of the output",
+       is_int8 ? "sums are exact integers until then, so that split-K merges integers" : "no scale changes within k"}};
+}
+
+class Sm80Bytes final : public gemm::GemmFamily<W8a8Gemm> {
+ public:
+  std::string_view name() const override { return "sm80"; }
+  std::string_view accepted() const override { return "sm_80 and later; element=fp8_e4m3 on sm_89 and later"; }
+  bool is_modelled() const override { return false; }
+
+  std::optional<std::string> why_not(const W8a8Gemm& descriptor,
+                                     const codegen::Architecture& architecture) const override {
+    if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
+    // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
+    if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
+    return std::nullopt;
+  }
+  gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const override {
+    return make_plan(descriptor, architecture).block;
+  }
+  std::shared_ptr<const Specialisation> plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture,
+                                             PlanReport report) const override {
+    return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
+                                     operand_decisions_of_bytes(descriptor), std::move(report), architecture);
+  }
+
+ private:
+  static gemm::sm80::Plan make_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+    return gemm::sm80::make_plan(describe(descriptor), weights_of(descriptor, architecture), architecture);
+  }
+};
+
+}  // namespace
+
+const FamilyList<gemm::GemmFamily<W8a8Gemm>>& families() {
+  static const Sm80Bytes kSm80;
+  static const std::array<const gemm::GemmFamily<W8a8Gemm>*, 1> kAll = {&kSm80};
+  static const FamilyList<gemm::GemmFamily<W8a8Gemm>> kList = {"w8a8_gemm", kSm80.accepted(), kAll};
+  return kList;
+}
+
+}  // namespace cubit::ops::w8a8_gemm

@@ -1,0 +1,175 @@
+// w8a8_gemm without running kernels: descriptor texts, refusals, launches, proofs of bank conflicts, and compilation
+// without spills. tests/cover checks what kernels compute.
+#include <cubit/w8a8_gemm.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "check/problem.hpp"
+#include "ops/w8a8_gemm/w8a8_gemm.hpp"
+#include "templates/byte_gemm/arguments.h"
+#include "templates/byte_gemm/lanes.h"
+#include "tests/support/compiled.hpp"
+#include "tests/support/descriptor_texts.hpp"
+#include "tests/support/launches.hpp"
+#include "tests/support/refusals.hpp"
+
+namespace cubit::ops {
+namespace {
+
+using tests::address;
+using tests::expect_refused;
+
+TEST(W8a8Descriptor, EveryValueHasOneTextThatParsesBackToIt) {
+  std::vector<W8a8Gemm> all;
+  for (const W8Output output : {W8Output::fp16, W8Output::bf16, W8Output::int8, W8Output::fp8_e4m3})
+    for (const W8Element element : {W8Element::int8, W8Element::fp8_e4m3})
+      for (const TokenScale token : {TokenScale::token, TokenScale::tensor})
+        for (const ChannelScale channel : {ChannelScale::channel, ChannelScale::tensor})
+          all.push_back({.element = element, .output = output, .activation_scale = token, .weight_scale = channel});
+  all.push_back({.output = W8Output::int32, .tile_m = 64, .atomic_splits = true});
+  all.push_back({.output = W8Output::int8, .residual = true, .addend = Element::bf16, .family = "sm80"});
+  all.push_back({.function = GemmFunction::gelu_tanh, .bias = true});
+  tests::expect_one_text_each(all, w8a8_gemm::parse);
+  EXPECT_EQ(W8a8Gemm{}.text(), "w8a8_gemm");
+}
+
+TEST(W8a8Descriptor, RefusesByName) {
+  const auto refused = [](const std::string& text, const std::string& rule) {
+    expect_refused([&] { w8a8_gemm::parse(text); }, "descriptor \"" + text + "\": " + rule);
+  };
+  refused("w8a8_gemm:element=fp8_e4m3,output=int32",
+          "output=int32 needs the integer sums of element=int8; ask for output=fp16 or output=bf16");
+  refused(
+      "w8a8_gemm:output=int32,bias=true",
+      "the field bias does not apply to output=int32, which is the sums; leave bias out, or ask for another output");
+  refused("w8a8_gemm:addend=bf16,bias=true",
+          "the field addend applies to bias and residual beside an output of 8 bits; leave addend out, or ask for "
+          "bias=true or residual=true and output=int8 or output=fp8_e4m3");
+  refused("w8a8_gemm:tile_m=24", "24 is not a value of tile_m; accepted: auto, 8, 16, 32, 64");
+}
+
+std::string refusal_on(const char* text, const char* architecture) {
+  try {
+    const Operator& op = find_operator(text);
+    op.members(text, codegen::find_architecture(architecture));
+    op.specialise(text, codegen::find_architecture(architecture));
+    return "";
+  } catch (const Failure& failure) {
+    return failure.rule();
+  }
+}
+
+TEST(W8a8Descriptor, RefusesArchitecturesWithoutTheInstruction) {
+  EXPECT_NE(refusal_on("w8a8_gemm:tile_m=16", "sm_75").find("cp.async"), std::string::npos);
+  for (const char* const architecture : {"sm_80", "sm_86"})
+    EXPECT_NE(refusal_on("w8a8_gemm:element=fp8_e4m3,tile_m=16", architecture)
+                  .find("element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought"),
+              std::string::npos);
+  for (const char* const architecture : {"sm_89", "sm_90a", "sm_100a", "sm_120"})
+    EXPECT_EQ(refusal_on("w8a8_gemm:element=fp8_e4m3,tile_m=16", architecture), "") << architecture;
+}
+
+TEST(W8a8Descriptor, NamesASetOfAllTiles) {
+  const auto members = find_operator("w8a8_gemm").members("w8a8_gemm", codegen::find_architecture("sm_90a"));
+  EXPECT_EQ(members, (std::vector<std::string>{"w8a8_gemm:tile_m=8", "w8a8_gemm:tile_m=16", "w8a8_gemm:tile_m=32",
+                                               "w8a8_gemm:tile_m=64"}));
+}
+
+/// Row r of ldmatrix's matrix i goes to lanes 4 r …, which store columns 4 r + i of the strip.
+TEST(W8a8Lanes, GiveALaneFourNeighbouringColumns) {
+  for (int row = 0; row < 256; ++row) {
+    const int column = byte_lanes::column_of_row(row);
+    EXPECT_EQ(column / 32, row / 32);
+    EXPECT_EQ(column % 32 / 4, row % 8);
+    EXPECT_EQ(column % 4, row / 8 % 4);
+  }
+}
+
+TEST(W8a8Plan, HasNoBankConflicts) {
+  for (const char* const tile : {"8", "16", "32", "64"}) {
+    const auto made = find_operator("w8a8_gemm")
+                          .specialise(std::string("w8a8_gemm:tile_m=") + tile, codegen::find_architecture("sm_86"));
+    EXPECT_EQ(made->report().proofs.size(), 4u);
+    for (const auto& proof : made->report().proofs) EXPECT_EQ(proof.degree, 1) << proof.access << " of tile_m=" << tile;
+  }
+}
+
+Launch encode_on_h200(const W8a8Gemm& descriptor, const cubit_w8a8_gemm_arguments& arguments) {
+  const auto made = find_operator("w8a8_gemm").specialise(descriptor.text(), *tests::h200().architecture);
+  return made->encode(&arguments, nullptr, 0, tests::h200());
+}
+
+cubit_w8a8_gemm_arguments some_arguments() {
+  cubit_w8a8_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.activations = address(0x1000);
+  arguments.weights = address(0x2000);
+  arguments.activation_scales = address<float>(0x3000);
+  arguments.weight_scales = address<float>(0x4000);
+  arguments.output = address(0x5000);
+  arguments.activation_stride = arguments.k = 1024;
+  arguments.output_stride = arguments.n = 512;
+  arguments.m = 3;
+  arguments.decomposition = CUBIT_W8A8_DATA_PARALLEL;
+  return arguments;
+}
+
+TEST(W8a8Launch, PassesScalesAndStridesInBytes) {
+  const auto arguments = some_arguments();
+  const Launch launch = encode_on_h200({.tile_m = 8}, arguments);
+  const auto parameters = tests::parameters_of<ByteGemmArguments>(launch);
+  EXPECT_EQ(launch.parameter_bytes, sizeof parameters);
+  EXPECT_EQ(parameters.activation_scales, arguments.activation_scales);
+  EXPECT_EQ(parameters.scales, arguments.weight_scales);
+  EXPECT_EQ(parameters.output_scale, nullptr);
+  EXPECT_EQ(parameters.activation_stride, 1024);
+  EXPECT_EQ(parameters.output_stride, 2 * 512);
+}
+
+TEST(W8a8Launch, RefusesByName) {
+  using Given = cubit_w8a8_gemm_arguments;
+  const auto refused = [](void (*change)(Given&), const char* text, const std::string& sentence) {
+    auto arguments = some_arguments();
+    change(arguments);
+    expect_refused([&] { encode_on_h200(w8a8_gemm::parse(text), arguments); }, sentence);
+  };
+  refused([](Given& a) { a.k = 1000; }, "w8a8_gemm:tile_m=8", "k = 1000: it must be a multiple of 16");
+  refused([](Given& a) { a.k = 131072; }, "w8a8_gemm:tile_m=8", "k = 131072: it must be from 1 to 131056");
+  refused([](Given& a) { a.weight_scales = nullptr; }, "w8a8_gemm:tile_m=8",
+          "weight_scales = NULL: the tensor is needed");
+  refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
+}
+
+TEST(W8a8Problem, RefusesScalesThatNoQuantiserWrites) {
+  const std::string text = "w8a8_gemm:weight_scale=tensor";
+  const auto& problems = check::find_problems(text);
+  const auto made = problems.random(text, {{"m", 2}, {"n", 8}, {"k", 16}}, 1);
+  for (const float scale : {0.F, -1.F, std::numeric_limits<float>::infinity()}) {
+    std::vector<check::Tensor> inputs = made->inputs();
+    float given = scale;
+    for (check::Tensor& input : inputs)
+      if (input.name == "weight_scales") input.data = &given;
+    tests::expect_refused_with([&] { problems.problem(text, inputs, {}); }, "it must be positive and finite");
+  }
+}
+
+TEST(W8a8Kernels, CompileWithoutSpills) {
+  std::vector<tests::KernelFor> kernels;
+  for (const char* const architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
+    for (const char* const tile : {"8", "16", "32", "64"}) {
+      const std::string text = std::string("w8a8_gemm:tile_m=") + tile;
+      kernels.push_back({text, architecture});
+      kernels.push_back({text + ",output=int8,function=silu_gate,bias=true,residual=true", architecture});
+    }
+  }
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,tile_m=64", "sm_89"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=64,atomic_splits=true", "sm_120"});
+  kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
+  tests::expect_no_spills(kernels);
+}
+
+}  // namespace
+}  // namespace cubit::ops
