@@ -154,81 +154,48 @@ double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
   return to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
-GemmProblem::Activations GemmProblem::blocks_of_rows() const {
-  Activations blocks((m() + kBlockRows - 1) / kBlockRows * static_cast<std::size_t>(k()));
-  const auto convert = [&](std::int64_t row) {
-    Rows* const block = blocks.data() + row / kBlockRows * k();
-    for (int i = 0; i < k(); ++i) block[i][row % kBlockRows] = element(activations(), row * k() + i);
-  };
-  parallel_for(m(), convert, kBlockRows);
-  return blocks;
-}
-
-std::vector<GemmProblem::Column> GemmProblem::multiply_columns(const Activations& activations, int first,
-                                                               int count) const {
-  const Tensor* const zeros = find("qzeros");
-  const Tensor* const order = find("g_idx");
-  const Tensor* const bias = find("bias");
-  PackedWeights packed{.n = this->n(), .k = k()};
+PackedWeights GemmProblem::packed_weights() const {
+  PackedWeights packed{.n = n(), .k = k()};
   if (descriptor_.is_dense()) {
     packed.dense = static_cast<const std::uint16_t*>(weights().data);
-  } else {
-    packed.qweight = static_cast<const std::uint32_t*>(weights().data);
-    packed.qzeros = zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data);
-    packed.scales = static_cast<const std::uint16_t*>(scales().data);
-    packed.g_idx = order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data);
+    return packed;
   }
-  const std::int64_t blocks = (m() + kBlockRows - 1) / kBlockRows;
-  std::vector<Column> columns;
-  for (int column = 0; column < count; ++column) {
-    const double start = bias == nullptr ? 0 : element(*bias, first + column);
-    Rows products;
-    Rows contributions;
-    products.fill(start);
-    contributions.fill(std::fabs(start));
-    columns.push_back({std::vector(blocks, products), std::vector(blocks, contributions)});
-  }
-  constexpr int kDepth = 256;  // activations of one block and weights of one column stay in the L1 cache
-  std::vector<std::array<double, kDepth>> values(count);
-  for (int start = 0; start < k(); start += kDepth) {
-    const int depth = std::min(kDepth, k() - start);
-    for (int column = 0; column < count; ++column)
-      weights_of_column(descriptor_, packed, first + column, start, std::span(values[column]).first(depth));
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const Rows* const x = activations.data() + block * k() + start;
-      for (int column = 0; column < count; ++column) {
-        Rows products = columns[column].products[block];
-        Rows contributions = columns[column].contributions[block];
-        for (int i = 0; i < depth; ++i) {
-          for (int row = 0; row < kBlockRows; ++row) {
-            const double product = x[i][row] * values[column][i];
-            products[row] += product;
-            contributions[row] += std::fabs(product);
-          }
-        }
-        columns[column].products[block] = products;
-        columns[column].contributions[block] = contributions;
-      }
-    }
-  }
+  const Tensor* const zeros = find("qzeros");
+  const Tensor* const order = find("g_idx");
+  packed.qweight = static_cast<const std::uint32_t*>(weights().data);
+  packed.qzeros = zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data);
+  packed.scales = static_cast<const std::uint16_t*>(scales().data);
+  packed.g_idx = order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data);
+  return packed;
+}
+
+std::vector<ColumnSums> GemmProblem::multiply_columns(const RowBlocks& activations, int first, int count) const {
+  const PackedWeights packed = packed_weights();
+  const auto values = [&](int column, int start, std::span<double> weights) {
+    weights_of_column(descriptor_, packed, column, start, weights);
+  };
+  std::vector<ColumnSums> columns = multiply(activations, first, count, values);
+  const Tensor* const bias = find("bias");
+  if (bias == nullptr) return columns;
+  for (int column = 0; column < count; ++column) columns[column].add(element(*bias, first + column));
   return columns;
 }
 
-void GemmProblem::reference_columns(const Activations& activations, int first, int count, double* reference,
+void GemmProblem::reference_columns(const RowBlocks& activations, int first, int count, double* reference,
                                     double* scale) const {
   const std::int64_t columns = outputs_[0].shape[1];
   const Tensor* const residual = find("residual");
-  const std::vector<Column> values = multiply_columns(activations, first, count);
-  std::vector<Column> ups;
+  const std::vector<ColumnSums> values = multiply_columns(activations, first, count);
+  std::vector<ColumnSums> ups;
   if (descriptor_.is_gated()) ups = multiply_columns(activations, first + n() / 2, count);
   for (int column = 0; column < count; ++column) {
     for (int row = 0; row < m(); ++row) {
       const std::int64_t at = row * columns + first + column;
       reference[at] = apply_function(descriptor_.function, values[column].product(row));
-      scale[at] = values[column].contribution(row);
+      scale[at] = values[column].magnitude(row);
       if (descriptor_.is_gated()) {
         const double up = ups[column].product(row);
-        scale[at] = std::fabs(up) * scale[at] + std::fabs(reference[at]) * ups[column].contribution(row);
+        scale[at] = std::fabs(up) * scale[at] + std::fabs(reference[at]) * ups[column].magnitude(row);
         reference[at] *= up;
       }
       if (residual == nullptr) continue;
@@ -268,10 +235,11 @@ Problem::Comparison GemmProblem::compare(std::span<const void* const> got) const
   std::vector<double> scale(m() * columns);
   if (m() > 0) {
     constexpr std::int64_t kColumns = 8;  // they share the activations, which are read from memory once
-    const Activations activations = blocks_of_rows();
+    const RowBlocks rows(
+        m(), k(), [&](int row, int i) { return element(activations(), static_cast<std::int64_t>(row) * k() + i); });
     parallel_for((columns + kColumns - 1) / kColumns, [&](std::int64_t unit) {
       const std::int64_t first = unit * kColumns;
-      reference_columns(activations, static_cast<int>(first), static_cast<int>(std::min(kColumns, columns - first)),
+      reference_columns(rows, static_cast<int>(first), static_cast<int>(std::min(kColumns, columns - first)),
                         reference.data(), scale.data());
     });
   }

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "check/host_tensors.hpp"
+#include "check/matrix_products.hpp"
 #include "check/w4a16_gemm/reference.hpp"
 
 namespace cubit::check::w4a16_gemm {
@@ -58,23 +59,12 @@ class GemmProblem final : public Problem {
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;
-  /// The numbers of neighbouring rows lie beside each other, so that the compiler can add several of them by one
-  /// instruction. The numbers of one row are added in the order of k.
-  static constexpr int kBlockRows = 8;
-  using Rows = std::array<double, kBlockRows>;
-  using Activations = std::vector<Rows>;  ///< [blocks of rows][k]
-  Activations blocks_of_rows() const;
-  /// One column of the product, bias included, and for each row the sum of the absolute contributions.
-  struct Column {
-    std::vector<Rows> products;
-    std::vector<Rows> contributions;
-    double product(int row) const { return products[row / kBlockRows][row % kBlockRows]; }
-    double contribution(int row) const { return contributions[row / kBlockRows][row % kBlockRows]; }
-  };
-  std::vector<Column> multiply_columns(const Activations& activations, int first, int count) const;
+  PackedWeights packed_weights() const;
+  /// Columns of the product, bias included.
+  std::vector<ColumnSums> multiply_columns(const RowBlocks& activations, int first, int count) const;
   /// Writes the reference of `count` output columns to `reference`, and their absolute contributions to `scale`. Both
   /// are [m][columns].
-  void reference_columns(const Activations& activations, int first, int count, double* reference, double* scale) const;
+  void reference_columns(const RowBlocks& activations, int first, int count, double* reference, double* scale) const;
   double tolerance() const;
 
   W4a16Gemm descriptor_;
