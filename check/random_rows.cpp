@@ -44,7 +44,7 @@ void fill_row(int pattern, Random& random, std::int64_t index, std::vector<float
 
 std::unique_ptr<char[]> random_rows(Element element, std::int64_t rows, int channels, int pattern, std::uint64_t seed) {
   // At most this many distinct rows are made. The number is prime, so that sequences differ.
-  constexpr std::int64_t kDistinctRows = 65521;
+  constexpr std::int64_t kDistinctRows = 16381;
   Random random(seed);
   const std::int64_t row_bytes = 2 * channels;
   auto data = std::make_unique_for_overwrite<char[]>(rows * row_bytes);

@@ -22,7 +22,7 @@ constexpr int kPatterns = 6;
 
 /// At most this many distinct rows are made, and larger caches repeat them. The number is prime, so that sequences
 /// differ.
-constexpr std::int64_t kDistinctRows = 65521;
+constexpr std::int64_t kDistinctRows = 16381;
 constexpr std::int64_t kRepeatedRowsOfThread = 1024;
 
 void fill_row(Pattern pattern, Random& random, bool is_key, std::int64_t index, std::vector<float>& row) {
