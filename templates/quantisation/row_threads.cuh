@@ -4,7 +4,7 @@
 // one or two warps share a block of four warps; a longer row has a block of its own. A reduction needs one barrier if
 // some row has more than one warp.
 //
-// PTX ISA: "shfl.sync", "bar.sync".
+// PTX ISA: "shfl.sync", "redux.sync", "bar.sync".
 #pragma once
 
 #include "core/types.cuh"
@@ -41,23 +41,15 @@ class RowThreads {
   __device__ __forceinline__ bool has(int i) const { return exists() && column(i) < shape_.columns; }
   __device__ __forceinline__ int columns() const { return shape_.columns; }
 
-  /// Combines a value over the threads of each row; every thread receives its row's result. combine(0, x) must be x.
-  /// All threads of the block call the function together. The order of the operations depends on the launch alone.
-  template <class Combine>
-  __device__ __forceinline__ uint32 over_row(uint32 value, RowExchange& exchange, Combine combine) const {
-    value = over_warp(value, combine);
-    if (shape_.row_warps == 1) return value;
-    const int lane = lane_index();
-    if (lane == 0) exchange.values[warp_index()] = value;
-    __syncthreads();
-    return over_warp(lane < shape_.row_warps ? exchange.values[first_warp_ + lane] : 0u, combine);
-  }
+  /// The largest number of the threads of each row, and the sum of floats. Every thread receives its row's result. All
+  /// threads of the block call the function together. The order of a sum depends on the launch alone.
   __device__ __forceinline__ uint32 largest(uint32 value, RowExchange& exchange) const {
-    return over_row(value, exchange, [](uint32 a, uint32 b) { return a > b ? a : b; });
+    return over_row(value, exchange, [](uint32 own) { return largest_of_warp(own); });
   }
   __device__ __forceinline__ float sum(float value, RowExchange& exchange) const {
-    return __uint_as_float(over_row(__float_as_uint(value), exchange, [](uint32 a, uint32 b) {
-      return __float_as_uint(__uint_as_float(a) + __uint_as_float(b));
+    return __uint_as_float(over_row(__float_as_uint(value), exchange, [](uint32 own) {
+      return by_shuffles(own,
+                         [](uint32 a, uint32 b) { return __float_as_uint(__uint_as_float(a) + __uint_as_float(b)); });
     }));
   }
 
@@ -65,8 +57,27 @@ class RowThreads {
   __device__ __forceinline__ int rows_per_block() const {
     return shape_.row_shift == kRowPerBlock ? 1 : kSharedBlockWarps >> shape_.row_shift;
   }
+  /// Combines a value over the threads of each row by over_warp, which ignores zeros.
+  template <class OverWarp>
+  __device__ __forceinline__ uint32 over_row(uint32 value, RowExchange& exchange, OverWarp over_warp) const {
+    value = over_warp(value);
+    if (shape_.row_warps == 1) return value;
+    const int lane = lane_index();
+    if (lane == 0) exchange.values[warp_index()] = value;
+    __syncthreads();
+    return over_warp(lane < shape_.row_warps ? exchange.values[first_warp_ + lane] : 0u);
+  }
+  static __device__ __forceinline__ uint32 largest_of_warp(uint32 value) {
+#if __CUDA_ARCH__ >= 800
+    uint32 largest;
+    asm volatile("redux.sync.max.u32 %0, %1, -1;" : "=r"(largest) : "r"(value));
+    return largest;
+#else
+    return by_shuffles(value, [](uint32 a, uint32 b) { return a > b ? a : b; });
+#endif
+  }
   template <class Combine>
-  static __device__ __forceinline__ uint32 over_warp(uint32 value, Combine combine) {
+  static __device__ __forceinline__ uint32 by_shuffles(uint32 value, Combine combine) {
 #pragma unroll
     for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
       value = combine(value, __shfl_xor_sync(kFullWarp, value, distance));
