@@ -59,6 +59,13 @@ void check_tensors(const NormQuantize& descriptor, const PointerChecks& pointers
   check_sum(arguments);
 }
 
+/// Vectors of a thread if rows are many. Statistics, scale and codes of a row are a chain of dependent steps, which
+/// more columns per thread hide. Kernels with a residual or 16-bit results are bound by memory and want more threads.
+int vectors_of(const NormQuantize& descriptor) {
+  const bool is_long_chain = !descriptor.residual && descriptor.output != Quantised::none;
+  return is_long_chain ? quantisation::kRowVectors : quantisation::kUsualVectors;
+}
+
 }  // namespace
 
 const std::vector<Field<NormQuantize>>& fields() {
@@ -121,8 +128,8 @@ Launch encode(const NormQuantize& descriptor, const PointerChecks& pointers, con
     parameters.sum_stride = 2 * arguments.sum_stride;
   }
   parameters.result = quantisation::kernel_rows(descriptor, arguments.result);
-  parameters.shape =
-      quantisation::row_shape(arguments.rows, arguments.columns, device, quantisation::kMostComputingThreads);
+  parameters.shape = quantisation::row_shape(arguments.rows, arguments.columns, device,
+                                             quantisation::kMostComputingThreads, vectors_of(descriptor));
   parameters.epsilon = arguments.epsilon;
   return quantisation::launch_of(parameters);
 }

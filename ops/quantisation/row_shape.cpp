@@ -12,7 +12,6 @@ namespace cubit::ops::quantisation {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kUsualVectors = 2;    ///< vectors of a thread if rows are many: 64 bytes in flight
 constexpr int kFullThreads = 1024;  ///< threads of a multiprocessor, of 64 registers each
 
 int warps_of(int columns, int vectors) {
@@ -35,12 +34,12 @@ void check_row_sizes(std::int64_t rows, std::int64_t columns, int multiple, int 
                 fmt::format("it must be a multiple of {} from {} to {}", multiple, multiple, most_columns));
 }
 
-RowShape row_shape(int rows, int columns, const runtime::DeviceFacts& device, int most_threads) {
+RowShape row_shape(int rows, int columns, const runtime::DeviceFacts& device, int most_threads, int usual_vectors) {
   const int most_warps = most_threads / kWarp;
   const int widest = warps_of(columns, 1);
   const std::int64_t at_once = std::int64_t{device.multiprocessors} * (kFullThreads / kWarp);
   const bool are_few = widest <= most_warps && std::int64_t{rows} * widest <= at_once;
-  const int usual = warps_of(columns, kUsualVectors);
+  const int usual = warps_of(columns, usual_vectors);
   RowShape shape{};
   shape.rows = rows;
   shape.columns = columns;

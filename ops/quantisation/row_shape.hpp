@@ -18,9 +18,13 @@ inline constexpr int kMostComputingThreads = 512;
 /// up to what a block of `most_threads` threads holds.
 void check_row_sizes(std::int64_t rows, std::int64_t columns, int multiple, int most_threads = kMostThreads);
 
-/// The threads of each row: 1 vector for each thread if the rows are so few that this does not fill the device, else 2,
-/// and up to kRowVectors for the longest rows.
-RowShape row_shape(int rows, int columns, const runtime::DeviceFacts& device, int most_threads = kMostThreads);
+/// Vectors of a thread if rows are many: 64 bytes in flight.
+constexpr int kUsualVectors = 2;
+
+/// The threads of each row: 1 vector for each thread if the rows are so few that this does not fill the device, else
+/// `usual_vectors`, and up to kRowVectors for the longest rows.
+RowShape row_shape(int rows, int columns, const runtime::DeviceFacts& device, int most_threads = kMostThreads,
+                   int usual_vectors = kUsualVectors);
 runtime::LaunchShape launch_shape(const RowShape& shape);
 
 /// The lines of a plan about rows and threads.
