@@ -39,6 +39,17 @@ std::optional<runtime::CompilePolicy> policy_of(const cubit_engine_options& opti
   return *policy == CUBIT_COMPILE_ALLOW ? runtime::CompilePolicy::allow : runtime::CompilePolicy::never;
 }
 
+std::vector<runtime::BundleMemory> bundles_in_memory(const cubit_engine_options& options) {
+  if (options.bundle_memory_count != 0) require(options.bundle_memory, "cubit_engine_options: bundle_memory");
+  std::vector<runtime::BundleMemory> bundles;
+  for (const cubit_bundle_memory& bundle : std::span(options.bundle_memory, options.bundle_memory_count)) {
+    require(bundle.name, "cubit_bundle_memory: name");
+    require(bundle.data, "cubit_bundle_memory: data");
+    bundles.push_back({bundle.name, {static_cast<const std::byte*>(bundle.data), bundle.bytes}});
+  }
+  return bundles;
+}
+
 runtime::Settings settings_of(const cubit_engine_options& options) {
   runtime::Settings settings = runtime::Settings::from_environment(policy_of(options));
   if (options.cache_dir != nullptr) {
@@ -46,7 +57,9 @@ runtime::Settings settings_of(const cubit_engine_options& options) {
     settings.is_cache_dir_unknown = false;
   }
   if (options.nvrtc_path != nullptr) settings.nvrtc_path = options.nvrtc_path;
-  if (options.system_caches != nullptr) settings.system_caches = runtime::folder_list(options.system_caches);
+  if (options.system_caches != nullptr) settings.system_caches = runtime::path_list(options.system_caches);
+  if (options.bundles != nullptr) settings.bundles = runtime::path_list(options.bundles);
+  settings.bundle_memory = bundles_in_memory(options);
   if (options.cache_trust != nullptr) settings.cache_trust = options.cache_trust;
   if (const auto policy = chosen(options.compiler, "compiler", CUBIT_COMPILER_EXACT)) {
     settings.compiler_policy =

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/bundle/bundle_store.hpp"
 #include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/cuda/cuda_device.hpp"
 #include "runtime/missing.hpp"
@@ -54,11 +55,7 @@ Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> c
              .limits = {settings_.cache_max_bytes, std::chrono::days(settings_.cache_max_days)}}),
       compiler_(std::move(compiler)) {
   const LogSink keep = [this](LogLevel level, std::string_view line) { lines_.keep(level, line); };
-  for (const std::string& folder : settings_.system_caches) {
-    read_only_stores_.push_back(std::make_shared<DiskCache>(
-        folder, keep, DiskCacheOptions{.trust = Trust::parse(settings_.cache_trust), .is_system = true}));
-  }
-  read_only_stores_.insert(read_only_stores_.end(), settings_.stores.begin(), settings_.stores.end());
+  open_read_only_stores(keep);
   if (settings_.is_cache_dir_unknown) {
     keep(LogLevel::warning,
          "no disk cache: HOME is not set, so every process compiles its kernels again; set CUBIT_CACHE_DIR to a "
@@ -68,6 +65,21 @@ Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> c
 }
 
 Engine::~Engine() = default;
+
+void Engine::open_read_only_stores(const LogSink& keep) {
+  const Trust trust = Trust::parse(settings_.cache_trust);
+  for (const std::string& folder : settings_.system_caches) {
+    read_only_stores_.push_back(
+        std::make_shared<DiskCache>(folder, keep, DiskCacheOptions{.trust = trust, .is_system = true}));
+  }
+  for (const std::string& file : settings_.bundles) {
+    read_only_stores_.push_back(std::make_shared<BundleStore>(file, trust, keep));
+  }
+  for (const BundleMemory& memory : settings_.bundle_memory) {
+    read_only_stores_.push_back(std::make_shared<BundleStore>(memory.name, memory.bytes, keep));
+  }
+  read_only_stores_.insert(read_only_stores_.end(), settings_.stores.begin(), settings_.stores.end());
+}
 
 std::shared_ptr<Kernel> Engine::get(const codegen::KernelSource& source) {
   const Slot slot{request_key(source), source.launch};

@@ -52,10 +52,10 @@ class Engine {
   /// Returns the kernel. Threads that ask for the same key share one flight: one thread makes the kernel, and the
   /// others wait and receive the same result or error. A failure is not remembered, so the next request tries again.
   ///
-  /// The stores are asked in this order: the user's folder, the system folders, and Settings::stores. An entry of any
-  /// compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the compiler policy
-  /// `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a miss throws
-  /// Failure(not_cached) with source.descriptor.
+  /// The stores are asked in this order: the user's folder, the system folders, the bundles, and Settings::stores. An
+  /// entry of any compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the
+  /// compiler policy `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a miss
+  /// throws Failure(not_cached) with source.descriptor.
   std::shared_ptr<Kernel> get(const codegen::KernelSource& source);
 
   /// True if get() would find the kernel in memory or in a store. Entries are not verified. Under the compiler policy
@@ -92,6 +92,7 @@ class Engine {
   };
   using Flight = std::shared_future<Landing>;
 
+  void open_read_only_stores(const LogSink& keep);
   std::optional<Flight> find(const Slot& slot) const;
   std::shared_ptr<Kernel> join(const Flight& flight);
   bool may_compile() const { return settings_.compile_policy != CompilePolicy::never; }

@@ -96,7 +96,7 @@ CompilePolicy chosen_compile_policy() {
 
 }  // namespace
 
-std::vector<std::string> folder_list(std::string_view list) {
+std::vector<std::string> path_list(std::string_view list) {
   std::vector<std::string> parts;
   for (std::size_t first = 0; first < list.size();) {
     const std::size_t last = std::min(list.find(':', first), list.size());
@@ -111,7 +111,8 @@ Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
   const bool is_unknown = cache_dir.empty() && std::getenv("CUBIT_CACHE_DIR") == nullptr;
   return {.cache_dir = std::move(cache_dir),
           .is_cache_dir_unknown = is_unknown,
-          .system_caches = folder_list(variable("CUBIT_SYSTEM_CACHES")),
+          .system_caches = path_list(variable("CUBIT_SYSTEM_CACHES")),
+          .bundles = path_list(variable("CUBIT_BUNDLES")),
           .cache_trust = variable("CUBIT_CACHE_TRUST"),
           .cache_max_bytes = chosen_cache_bytes(),
           .cache_max_days = chosen_cache_days(),

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,12 @@ enum class CompilerPolicy : int { any = 0, exact = 1 };
 
 class Store;
 
+/// A bundle in the memory of the embedding program. The bytes must stay valid and unchanged as long as the engine.
+struct BundleMemory {
+  std::string name;  ///< for messages
+  std::span<const std::byte> bytes;
+};
+
 /// What the environment decides. An embedding program may fill in the fields itself.
 struct Settings {
   /// Folder of the disk cache; "" means no disk cache. The first variable that is set decides: CUBIT_CACHE_DIR (which
@@ -30,7 +38,11 @@ struct Settings {
   bool is_cache_dir_unknown = false;
   /// Further cache folders, which are only read, in this order (CUBIT_SYSTEM_CACHES, separated by colons).
   std::vector<std::string> system_caches = {};
-  /// Further stores, which the engine asks after the folders.
+  /// Files of bundles, which the engine asks after the folders, in this order (CUBIT_BUNDLES, separated by colons).
+  std::vector<std::string> bundles = {};
+  /// Bundles in memory, which the engine asks after the files.
+  std::vector<BundleMemory> bundle_memory = {};
+  /// Further stores, which the engine asks last.
   std::vector<std::shared_ptr<const Store>> stores = {};
   /// Whose entries are trusted like one's own (CUBIT_CACHE_TRUST); see runtime/cache/trust.hpp.
   std::string cache_trust = {};
@@ -57,7 +69,7 @@ struct Settings {
   static Settings from_environment(std::optional<CompilePolicy> policy = std::nullopt);
 };
 
-/// The parts of a list of folders like PATH. Empty parts are left out.
-std::vector<std::string> folder_list(std::string_view list);
+/// The parts of a list of paths like PATH. Empty parts are left out.
+std::vector<std::string> path_list(std::string_view list);
 
 }  // namespace cubit::runtime

@@ -254,6 +254,14 @@ typedef enum cubit_compiler_policy {
   CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with answers */
 } cubit_compiler_policy;
 
+/* A bundle in the caller's memory, for example in the program's own file. `name` is text for messages. The bytes must
+ * stay valid and unchanged until the engine is released and all calls with the engine have returned. */
+typedef struct cubit_bundle_memory {
+  const char* name;
+  const void* data;
+  size_t bytes;
+} cubit_bundle_memory;
+
 typedef struct cubit_engine_options {
   size_t size;
   /* Folder of the disk cache; "" disables the disk cache. NULL takes the first that is set: the variable
@@ -277,6 +285,11 @@ typedef struct cubit_engine_options {
    * 0: the variables CUBIT_CACHE_MAX_BYTES (such as "2G") and CUBIT_CACHE_MAX_DAYS, else no limit. */
   uint64_t cache_max_bytes;
   unsigned cache_max_days;
+  /* Files of bundles, separated by colons, which the engine asks after the folders. NULL: the variable CUBIT_BUNDLES. A
+   * file that cannot be used is one warning; cubit_engine_stores gives the reason. */
+  const char* bundles;
+  const cubit_bundle_memory* bundle_memory; /* bundles in memory, asked after the files; NULL if there are none */
+  size_t bundle_memory_count;
 } cubit_engine_options;
 
 /* Creates an engine. `options` may be NULL. An unusable cache folder is not an error: the engine logs one warning and
@@ -288,7 +301,7 @@ CUBIT_API void cubit_engine_release(cubit_engine* engine);
 typedef struct cubit_counters {
   size_t size;
   uint64_t memory_hits;     /* requests whose kernel was in the engine's memory */
-  uint64_t disk_hits;       /* requests whose kernel was in a store: a cache folder */
+  uint64_t disk_hits;       /* requests whose kernel was in a store: a cache folder or a bundle */
   uint64_t compiles;        /* requests that compiled */
   uint64_t failures;        /* requests that ended in an error */
   uint64_t waits;           /* requests that waited for another thread's request of the same kernel */
@@ -299,8 +312,8 @@ typedef struct cubit_counters {
 CUBIT_API cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counters);
 
 /* Describes the engine's stores in the order in which the engine asks them, as JSON: [{kind, name, trouble, readable,
- * writable, hits, misses, refused, published}]. `kind` is "folder" or "system folder". `trouble` says why the store
- * cannot be used, or only be read. `refused` counts entries that were damaged or not trusted. */
+ * writable, hits, misses, refused, published}]. `kind` is "folder", "system folder" or "bundle". `trouble` says
+ * why the store cannot be used, or only be read. `refused` counts entries that were damaged or not trusted. */
 CUBIT_API cubit_status cubit_engine_stores(cubit_engine* engine, const char** json);
 
 /* Sets *cached to 1 if cubit_engine_get with the same arguments would compile nothing, and otherwise to 0. Entries are
@@ -311,7 +324,7 @@ CUBIT_API cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* 
 /* Returns the kernel of `descriptor` for `architecture`. `architecture` is a name such as "sm_90a", "cpu:sm_90a" for
  * the CPU device of that name, or NULL for the device of the current CUDA context.
  *
- * The engine looks in memory, then on disk, and then compiles with NVRTC. The call uses no stream and loads nothing
+ * The engine looks in memory, then in its stores, and then compiles with NVRTC. The call uses no stream and loads nothing
  * onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.
  * If the descriptor names a set (see cubit_descriptor_members), the call makes all members. Each launch of *kernel then
  * takes the member that is fastest for its sizes, so a new size never compiles. */

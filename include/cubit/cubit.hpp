@@ -323,6 +323,8 @@ struct EngineOptions {
   int lock_wait_seconds = 0;          ///< 0: the environment's, else 120
   std::uint64_t cache_max_bytes = 0;  ///< 0: the environment's, else no limit
   unsigned cache_max_days = 0;        ///< 0: the environment's, else no limit
+  const char* bundles = nullptr;      ///< nullptr: the files that the environment names
+  std::vector<cubit_bundle_memory> bundle_memory = {};
 };
 
 /// Makes kernels: looks in memory, then on disk, and then compiles. An Engine is thread-safe and serves all devices.
@@ -340,6 +342,9 @@ class Engine {
     c.lock_wait_seconds = options.lock_wait_seconds;
     c.cache_max_bytes = options.cache_max_bytes;
     c.cache_max_days = options.cache_max_days;
+    c.bundles = options.bundles;
+    c.bundle_memory = options.bundle_memory.data();
+    c.bundle_memory_count = options.bundle_memory.size();
     if (*log_) {
       c.log = [](void* context, cubit_log_level level, const char* line) {
         (*static_cast<LogFunction*>(context))(level, line);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ class Bundle {
   std::uint64_t bytes() const { return header_.file_bytes; }
   std::uint64_t entries() const { return header_.entries; }
   const ContentHash& root() const { return root_; }
+  /// Owner and permissions of the file when it was opened; nothing for memory.
+  std::optional<Ownership> ownership() const { return bytes_->ownership(); }
 
   /// The entries of the key, one per compiler version, in ascending order of the version.
   std::vector<BundleRecord> find(const RequestKey& key) const;

@@ -16,8 +16,10 @@ namespace {
 
 class FileBytes final : public BundleBytes {
  public:
-  FileBytes(File file, std::uint64_t size) : file_(std::move(file)), size_(size) {}
+  FileBytes(File file, const FileFacts& facts)
+      : file_(std::move(file)), size_(facts.size), ownership_(facts.ownership) {}
   std::uint64_t size() const override { return size_; }
+  std::optional<Ownership> ownership() const override { return ownership_; }
 
   bool read(std::uint64_t offset, std::span<char> bytes) const override {
     while (!bytes.empty()) {
@@ -33,12 +35,14 @@ class FileBytes final : public BundleBytes {
  private:
   File file_;
   std::uint64_t size_;
+  Ownership ownership_;
 };
 
 class MemoryBytes final : public BundleBytes {
  public:
   explicit MemoryBytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::uint64_t size() const override { return bytes_.size(); }
+  std::optional<Ownership> ownership() const override { return std::nullopt; }
 
   bool read(std::uint64_t offset, std::span<char> bytes) const override {
     if (offset > bytes_.size() || bytes.size() > bytes_.size() - offset) return false;
@@ -61,7 +65,7 @@ std::unique_ptr<const BundleBytes> open_bundle_file(const std::filesystem::path&
                                  : fmt::format("it cannot be opened: {}", std::generic_category().message(error));
     throw Failure(Status::io_error, fmt::format("bundle {}", path.string()), rule, "give the path of a bundle");
   }
-  return std::make_unique<FileBytes>(std::move(file), facts.size);
+  return std::make_unique<FileBytes>(std::move(file), facts);
 }
 
 std::unique_ptr<const BundleBytes> bundle_memory(std::span<const std::byte> bytes) {

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
+
+#include "runtime/cache/trust.hpp"
 
 namespace cubit::runtime {
 
@@ -16,6 +19,8 @@ class BundleBytes {
   BundleBytes& operator=(const BundleBytes&) = delete;
   virtual ~BundleBytes() = default;
   virtual std::uint64_t size() const = 0;
+  /// Owner and permissions of the open file; nothing for memory.
+  virtual std::optional<Ownership> ownership() const = 0;
   /// Copies the bytes at `offset`. Thread-safe. Returns false if the bytes cannot be read or are not there any more.
   virtual bool read(std::uint64_t offset, std::span<char> bytes) const = 0;
 };

@@ -36,6 +36,9 @@ class PreparedCache {
     add(source);
   }
   void add(const codegen::KernelSource& source) const {
+    ASSERT_TRUE(runtime::DiskCache(folder_, {}).publish(artifact_of(source)));
+  }
+  static runtime::Artifact artifact_of(const codegen::KernelSource& source) {
     runtime::Artifact artifact;
     artifact.key = runtime::request_key(source);
     artifact.compiler = {12, 8, 0};
@@ -45,7 +48,7 @@ class PreparedCache {
     artifact.code = source.code;
     artifact.resources.registers = source.code == codegen::Code::ptx ? 0 : 42;
     artifact.cubin.resize(64);
-    ASSERT_TRUE(runtime::DiskCache(folder_, {}).publish(artifact));
+    return artifact;
   }
   const char* path() const { return path_.c_str(); }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "runtime/bundle/writer.hpp"
 #include "tests/runtime/support.hpp"
 
 namespace cubit::runtime {
@@ -460,6 +461,54 @@ TEST_F(EngineTest, SystemFoldersAreAskedAfterTheUsersFolderAndNeverWritten) {
   EXPECT_FALSE(reports[2].writable);
   EXPECT_THAT(test::files_ending(system, ".cubit"), testing::SizeIs(1));
   EXPECT_THAT(lines_.all(), Contains(AllOf(HasSubstr("none"), HasSubstr("No such file"))));
+}
+
+/// The bytes of a bundle with the kernel of `source`.
+std::string bundle_of(const codegen::KernelSource& source) {
+  BundleWriter writer;
+  writer.add(pack(test::small_artifact(source), "0.1.0"));
+  return writer.bytes();
+}
+
+TEST_F(EngineTest, BundlesAreAskedAfterTheFoldersFilesFirst) {
+  const std::filesystem::path file = folder_.path() / "file.cubit";
+  test::write_whole(file, bundle_of(test::small_source("in the file")));
+  const std::string memory = bundle_of(test::small_source("in memory"));
+  Settings all = settings();
+  all.compile_policy = CompilePolicy::never;
+  all.bundles = {file.string()};
+  all.bundle_memory = {{"linked", std::as_bytes(std::span(memory))}};
+  Engine engine(all, lines_.sink());
+  EXPECT_TRUE(engine.is_cached(test::small_source("in memory")));
+  const auto kernel = engine.get(test::small_source("in memory"));
+  Artifact stored = test::small_artifact(test::small_source("in memory"));
+  stored.compile_milliseconds = 0;  // a bundle does not hold the time, so that its bytes are the same everywhere
+  EXPECT_EQ(serialise(kernel->artifact()), serialise(stored));
+  engine.get(test::small_source("in the file"));
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source("nowhere")); }).status(), Status::not_cached);
+  EXPECT_EQ(engine.counters().disk_hits, 2u);
+  EXPECT_EQ(engine.counters().compiles, 0u);
+  const auto reports = engine.store_reports();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[0].misses, 3u);
+  EXPECT_EQ(reports[1].kind, "bundle");
+  EXPECT_EQ(reports[1].name, file.string());
+  EXPECT_EQ(reports[1].hits, 1u);
+  EXPECT_EQ(reports[1].misses, 2u);
+  EXPECT_EQ(reports[2].name, "linked");
+  EXPECT_EQ(reports[2].hits, 1u);
+  EXPECT_EQ(reports[2].misses, 1u);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(EngineTest, ABundleThatCannotBeUsedIsOneWarningAndTheEngineWorks) {
+  Settings with_bundle = settings();
+  with_bundle.bundles = {(folder_.path() / "none.cubit").string()};
+  test::Lines warnings;
+  Engine engine(with_bundle, warnings.sink(), compiler());
+  engine.get(test::small_source());
+  EXPECT_EQ(engine.counters().compiles, 1u);
+  EXPECT_THAT(warnings.all(), testing::ElementsAre(AllOf(HasSubstr("none.cubit"), HasSubstr("No such file"))));
 }
 
 TEST_F(NeverCompileTest, AKernelStoredLaterIsFound) {

@@ -21,7 +21,7 @@ class SettingsTest : public testing::Test {
   void SetUp() override {
     for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
                              "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER",
-                             "CUBIT_SYSTEM_CACHES", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
+                             "CUBIT_SYSTEM_CACHES", "CUBIT_BUNDLES", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
       unsetenv(name);
     }
   }
@@ -69,11 +69,13 @@ TEST_F(SettingsTest, AFolderThatNoVariableNamesIsUnknown) {
 TEST_F(SettingsTest, StoresTrustAndTheWaitForLocks) {
   EXPECT_EQ(Settings::from_environment().lock_wait, std::chrono::minutes(2));
   set("CUBIT_SYSTEM_CACHES", "/a::/b c:");
+  set("CUBIT_BUNDLES", "/x.cubit::y.cubit");
   set("CUBIT_CACHE_TRUST", "user:alice");
   set("CUBIT_LOCK_WAIT", "7");
   set("CUBIT_COMPILER", "exact");
   const Settings settings = Settings::from_environment();
   EXPECT_THAT(settings.system_caches, ElementsAre("/a", "/b c"));
+  EXPECT_THAT(settings.bundles, ElementsAre("/x.cubit", "y.cubit"));
   EXPECT_EQ(settings.cache_trust, "user:alice");
   EXPECT_EQ(settings.lock_wait, std::chrono::seconds(7));
   EXPECT_EQ(settings.compiler_policy, CompilerPolicy::exact);

@@ -65,6 +65,7 @@ Engine Context::cache_at(const std::string& folder) {
   EngineOptions options;
   options.cache_dir = folder.c_str();
   options.system_caches = "";
+  options.bundles = "";
   options.compile = CUBIT_COMPILE_NEVER;
   options.log = console.log(verbose);
   return Engine(std::move(options));
