@@ -1,5 +1,6 @@
 #include "ops/numbers.hpp"
 
+#include <cubit/cubit.h>
 #include <fmt/format.h>
 
 #include <cmath>

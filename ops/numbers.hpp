@@ -1,13 +1,13 @@
 // Numbers by name: sizes and launch arguments as callers give them.
 #pragma once
 
-#include <cubit/cubit.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+
+struct cubit_number;  // of <cubit/cubit.h>, which operators need not read
 
 namespace cubit::ops {
 
