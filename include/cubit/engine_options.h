@@ -1,0 +1,70 @@
+/* Options of an engine of the C interface, whose conventions <cubit/cubit.h> states. */
+#ifndef CUBIT_ENGINE_OPTIONS_H
+#define CUBIT_ENGINE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum cubit_log_level {
+  CUBIT_LOG_DEBUG = 0,
+  CUBIT_LOG_INFO = 1,
+  CUBIT_LOG_WARNING = 2,
+  CUBIT_LOG_ERROR = 3
+} cubit_log_level;
+
+/* Receives log lines. cubit calls the function on any thread, and on several threads at once, so the function must
+ * guard its shared data. `line` has no trailing newline and is valid only during the call. cubit holds no lock during
+ * the call, so the function may call cubit with the same engine. cubit drops exceptions that the function throws. */
+typedef void (*cubit_log_function)(void* context, cubit_log_level level, const char* line);
+
+typedef enum cubit_compile_policy {
+  CUBIT_COMPILE_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILE decides: "never", or "allow" (default) */
+  CUBIT_COMPILE_ALLOW = 1,
+  CUBIT_COMPILE_NEVER = 2 /* a kernel that no cache holds is CUBIT_NOT_CACHED */
+} cubit_compile_policy;
+
+typedef enum cubit_compiler_policy {
+  CUBIT_COMPILER_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILER decides: "exact", or "any" (default) */
+  CUBIT_COMPILER_ANY = 1,              /* stored code of every NVRTC answers that the driver can load */
+  CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with answers */
+} cubit_compiler_policy;
+
+/* A bundle in the caller's memory, for example in the program's own file. `name` is text for messages. The bytes must
+ * stay valid and unchanged until the engine is released and all calls with the engine have returned. */
+typedef struct cubit_bundle_memory {
+  const char* name;
+  const void* data;
+  size_t bytes;
+} cubit_bundle_memory;
+
+typedef struct cubit_engine_options {
+  size_t size;
+  /* Folder of the disk cache; "" disables the disk cache. NULL takes the first that is set: the variable
+   * CUBIT_CACHE_DIR, $XDG_CACHE_HOME/cubit, ~/.cache/cubit. If none is set, the engine says so and works without. */
+  const char* cache_dir;
+  const char* nvrtc_path; /* NULL: CUBIT_NVRTC, else the library searches for NVRTC */
+  cubit_compile_policy compile;
+  cubit_log_function log; /* NULL: log lines are dropped */
+  /* Passed to `log`. Both must stay valid until the engine is released and all calls with the engine have returned. */
+  void* log_context;
+  /* Further cache folders, separated by colons, which the engine only reads. NULL: the variable CUBIT_SYSTEM_CACHES. */
+  const char* system_caches;
+  /* Whose files in cache folders are trusted besides the user's own and root's: "user:alice,user:1001" or "group:gpu".
+   * NULL: the variable CUBIT_CACHE_TRUST. */
+  const char* cache_trust;
+  cubit_compiler_policy compiler;
+  /* The longest wait for another process that compiles the same kernel. 0: the variable CUBIT_LOCK_WAIT, else 120
+   * seconds. A negative number waits for nobody. */
+  int lock_wait_seconds;
+  /* Limits of the cache folder. From time to time the engine deletes the least recently used entries beyond the limits.
+   * 0: the variables CUBIT_CACHE_MAX_BYTES (such as "2G") and CUBIT_CACHE_MAX_DAYS, else no limit. */
+  uint64_t cache_max_bytes;
+  unsigned cache_max_days;
+  /* Files of bundles, separated by colons, which the engine asks after the folders. NULL: the variable CUBIT_BUNDLES. A
+   * file that cannot be used is one warning; cubit_engine_stores gives the reason. */
+  const char* bundles;
+  const cubit_bundle_memory* bundle_memory; /* bundles in memory, asked after the files; NULL if there are none */
+  size_t bundle_memory_count;
+} cubit_engine_options;
+
+#endif /* CUBIT_ENGINE_OPTIONS_H */
