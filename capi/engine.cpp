@@ -60,6 +60,8 @@ runtime::Settings settings_of(const cubit_engine_options& options) {
   if (options.system_caches != nullptr) settings.system_caches = runtime::path_list(options.system_caches);
   if (options.bundles != nullptr) settings.bundles = runtime::path_list(options.bundles);
   settings.bundle_memory = bundles_in_memory(options);
+  if (options.public_keys != nullptr) settings.public_keys = options.public_keys;
+  settings.allow_local_compile = options.allow_local_compile != 0;
   if (options.cache_trust != nullptr) settings.cache_trust = options.cache_trust;
   if (const auto policy = chosen(options.compiler, "compiler", CUBIT_COMPILER_EXACT)) {
     settings.compiler_policy =

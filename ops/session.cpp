@@ -56,7 +56,8 @@ bool is_not_cached(const std::exception_ptr& error) {
 /// Throws one failure that names every kernel whose request ended with Status::not_cached. `kernel_of(i)` describes the
 /// kernel of request i. Does nothing if there are not several such requests, or if another request failed before.
 template <class KernelOf>
-void throw_if_not_cached(const std::vector<std::exception_ptr>& errors, const KernelOf& kernel_of) {
+void throw_if_not_cached(const runtime::Engine& engine, const std::vector<std::exception_ptr>& errors,
+                         const KernelOf& kernel_of) {
   std::vector<runtime::MissingKernel> missing;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     if (is_not_cached(errors[i]))
@@ -64,7 +65,7 @@ void throw_if_not_cached(const std::vector<std::exception_ptr>& errors, const Ke
     else if (errors[i] && missing.empty())
       return;
   }
-  if (missing.size() > 1) throw runtime::not_cached(missing);
+  if (missing.size() > 1) throw runtime::not_cached(missing, engine.loads_only_signed());
 }
 
 [[noreturn]] void rethrow_naming(const std::exception_ptr& error, std::string_view text,
@@ -164,7 +165,7 @@ KernelHandle Session::make_set(std::string_view canonical, const std::vector<std
   set->members.resize(members.size());
   const auto errors = errors_in_parallel(
       members.size(), [&](std::size_t index) { set->members[index] = get(members[index], architecture, code); });
-  throw_if_not_cached(errors, [&](std::size_t index) {
+  throw_if_not_cached(engine_, errors, [&](std::size_t index) {
     return runtime::MissingKernel{members[index], std::string(architecture.name), code};
   });
   for (const std::exception_ptr& error : errors) {
@@ -206,7 +207,7 @@ void Session::prepare(std::span<const std::string_view> texts, std::span<runtime
     const runtime::CurrentDevice current(device);
     for (std::size_t i = 0; i < kernel->member_count(); ++i) kernel->member(i).kernel->prepare(device);
   });
-  throw_if_not_cached(errors, [&](std::size_t index) {
+  throw_if_not_cached(engine_, errors, [&](std::size_t index) {
     const runtime::DeviceFacts& facts = jobs[index].device->facts();
     return runtime::MissingKernel{jobs[index].member, std::string(facts.architecture->name), facts.code};
   });

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "runtime/bundle/bundle_store.hpp"
+#include "runtime/bundle/signature.hpp"
 #include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/cuda/cuda_device.hpp"
 #include "runtime/missing.hpp"
@@ -48,15 +49,17 @@ std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& so
 
 Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> compiler)
     : settings_(std::move(settings)),
+      signers_(parse_public_keys(settings_.public_keys)),
       lines_(std::move(log)),
-      disk_(settings_.cache_dir, [this](LogLevel level, std::string_view line) { lines_.keep(level, line); },
+      disk_(signers_.empty() ? settings_.cache_dir : std::string(),
+            [this](LogLevel level, std::string_view line) { lines_.keep(level, line); },
             {.lock_wait = settings_.lock_wait,
              .trust = Trust::parse(settings_.cache_trust),
              .limits = {settings_.cache_max_bytes, std::chrono::days(settings_.cache_max_days)}}),
       compiler_(std::move(compiler)) {
   const LogSink keep = [this](LogLevel level, std::string_view line) { lines_.keep(level, line); };
   open_read_only_stores(keep);
-  if (settings_.is_cache_dir_unknown) {
+  if (settings_.is_cache_dir_unknown && signers_.empty()) {
     keep(LogLevel::warning,
          "no disk cache: HOME is not set, so every process compiles its kernels again; set CUBIT_CACHE_DIR to a "
          "folder, or to nothing if you want none");
@@ -68,15 +71,19 @@ Engine::~Engine() = default;
 
 void Engine::open_read_only_stores(const LogSink& keep) {
   const Trust trust = Trust::parse(settings_.cache_trust);
-  for (const std::string& folder : settings_.system_caches) {
-    read_only_stores_.push_back(
-        std::make_shared<DiskCache>(folder, keep, DiskCacheOptions{.trust = trust, .is_system = true}));
+  if (loads_only_signed()) {
+    keep(LogLevel::info, "cache folders are not used, because this engine loads only signed bundles");
+  } else {
+    for (const std::string& folder : settings_.system_caches) {
+      read_only_stores_.push_back(
+          std::make_shared<DiskCache>(folder, keep, DiskCacheOptions{.trust = trust, .is_system = true}));
+    }
   }
   for (const std::string& file : settings_.bundles) {
-    read_only_stores_.push_back(std::make_shared<BundleStore>(file, trust, keep));
+    read_only_stores_.push_back(std::make_shared<BundleStore>(file, trust, signers_, keep));
   }
   for (const BundleMemory& memory : settings_.bundle_memory) {
-    read_only_stores_.push_back(std::make_shared<BundleStore>(memory.name, memory.bytes, keep));
+    read_only_stores_.push_back(std::make_shared<BundleStore>(memory, signers_, keep));
   }
   read_only_stores_.insert(read_only_stores_.end(), settings_.stores.begin(), settings_.stores.end());
 }
@@ -156,7 +163,7 @@ Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& k
   if (auto artifact = from_stores(request)) return std::move(*artifact);
   if (!may_compile()) {
     const MissingKernel missing{source.descriptor, source.target, source.code, source.callers_own};
-    throw not_cached({&missing, 1});
+    throw not_cached({&missing, 1}, loads_only_signed());
   }
   return compile(source, request, emission);
 }

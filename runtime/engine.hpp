@@ -17,6 +17,7 @@
 
 #include "base/error.hpp"
 #include "codegen/kernel_source.hpp"
+#include "runtime/bundle/format.hpp"
 #include "runtime/cache/disk_cache.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 #include "runtime/kernel.hpp"
@@ -56,6 +57,9 @@ class Engine {
   /// entry of any compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the
   /// compiler policy `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a miss
   /// throws Failure(not_cached) with source.descriptor.
+  ///
+  /// An engine with public keys uses no folder and only signed bundles. A miss throws Failure(not_cached) unless
+  /// Settings::allow_local_compile is set, and then the compiled code stays in memory.
   std::shared_ptr<Kernel> get(const codegen::KernelSource& source);
 
   /// True if get() would find the kernel in memory or in a store. Entries are not verified. Under the compiler policy
@@ -66,6 +70,9 @@ class Engine {
   std::vector<StoreReport> store_reports() const;  ///< in the order in which the engine asks
   /// Counts a hit in the table of the layer above, which answered the request without calling get().
   void count_memory_hit() noexcept { memory_hits_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// True if the engine was given public keys.
+  bool loads_only_signed() const { return !signers_.empty(); }
 
   const DiskCache& disk_cache() const { return disk_; }
   const Settings& settings() const { return settings_; }
@@ -95,7 +102,9 @@ class Engine {
   void open_read_only_stores(const LogSink& keep);
   std::optional<Flight> find(const Slot& slot) const;
   std::shared_ptr<Kernel> join(const Flight& flight);
-  bool may_compile() const { return settings_.compile_policy != CompilePolicy::never; }
+  bool may_compile() const {
+    return settings_.compile_policy != CompilePolicy::never && (signers_.empty() || settings_.allow_local_compile);
+  }
   StoreRequest request_of(const codegen::KernelSource& source, const RequestKey& key);
   std::shared_ptr<Kernel> fly(const codegen::KernelSource& source, const Slot& slot, std::promise<Landing> promise);
   void abandon(const Slot& slot);
@@ -109,6 +118,7 @@ class Engine {
   const Compiler& need_compiler();
 
   Settings settings_;
+  std::vector<PublicKey> signers_;
   LogQueue lines_;
   DiskCache disk_;
   std::vector<std::shared_ptr<const Store>> read_only_stores_;

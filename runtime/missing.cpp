@@ -37,7 +37,7 @@ std::string commands_for(const std::set<MissingKernel>& missing) {
 
 }  // namespace
 
-Failure not_cached(std::span<const MissingKernel> given_kernels) {
+Failure not_cached(std::span<const MissingKernel> given_kernels, bool loads_only_signed) {
   const MissingKernel& first = given_kernels.front();
   const std::set<MissingKernel> missing(given_kernels.begin(), given_kernels.end());  // several devices need one kernel
   const bool is_one = missing.size() == 1;
@@ -50,12 +50,20 @@ Failure not_cached(std::span<const MissingKernel> given_kernels) {
   std::string how;
   const std::string commands = commands_for(missing);
   if (!commands.empty()) how = fmt::format("compile {} beforehand ({})", them, commands);
+  const std::string_view kernels = is_one ? "kernel" : "kernels";
+  if (loads_only_signed) {
+    return {
+        Status::not_cached, std::move(given),
+        fmt::format("no bundle that a given public key signed holds the {}, and this engine may not compile", kernels),
+        fmt::format("{}sign the bundle (cubit bundle sign), or set allow_local_compile",
+                    how.empty() ? "" : how + " into a bundle, ")};
+  }
   if (!std::all_of(missing.begin(), missing.end(), tool_can_compile)) {
     how += fmt::format("{}get {} once from an engine that may compile and has the same cache folder",
                        how.empty() ? "" : ", or ", them);
   }
   return {Status::not_cached, std::move(given),
-          fmt::format("no cache holds the {}, and this engine may not compile", is_one ? "kernel" : "kernels"),
+          fmt::format("no cache holds the {}, and this engine may not compile", kernels),
           how + ", or allow compilation"};
 }
 

@@ -21,6 +21,7 @@ struct MissingKernel {
 };
 
 /// The Failure(not_cached) that names all of `given_kernels`, which is not empty, in commands to paste into a shell.
-Failure not_cached(std::span<const MissingKernel> given_kernels);
+/// `loads_only_signed` says that the engine was given public keys.
+Failure not_cached(std::span<const MissingKernel> given_kernels, bool loads_only_signed = false);
 
 }  // namespace cubit::runtime

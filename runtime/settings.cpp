@@ -113,6 +113,7 @@ Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
           .is_cache_dir_unknown = is_unknown,
           .system_caches = path_list(variable("CUBIT_SYSTEM_CACHES")),
           .bundles = path_list(variable("CUBIT_BUNDLES")),
+          .public_keys = variable("CUBIT_PUBLIC_KEYS"),
           .cache_trust = variable("CUBIT_CACHE_TRUST"),
           .cache_max_bytes = chosen_cache_bytes(),
           .cache_max_days = chosen_cache_days(),

@@ -42,7 +42,12 @@ struct Settings {
   std::vector<std::string> bundles = {};
   /// Bundles in memory, which the engine asks after the files.
   std::vector<BundleMemory> bundle_memory = {};
-  /// Further stores, which the engine asks last.
+  /// Public keys, separated by colons (CUBIT_PUBLIC_KEYS). If there is one, the engine loads only bundles that one of
+  /// these keys signed, and uses no cache folder.
+  std::string public_keys = {};
+  /// An engine with public keys compiles only if this is set. The code then stays in memory.
+  bool allow_local_compile = false;
+  /// Further stores, which the engine asks last. The embedding program vouches for them.
   std::vector<std::shared_ptr<const Store>> stores = {};
   /// Whose entries are trusted like one's own (CUBIT_CACHE_TRUST); see runtime/cache/trust.hpp.
   std::string cache_trust = {};

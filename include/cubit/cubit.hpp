@@ -325,6 +325,8 @@ struct EngineOptions {
   unsigned cache_max_days = 0;        ///< 0: the environment's, else no limit
   const char* bundles = nullptr;      ///< nullptr: the files that the environment names
   std::vector<cubit_bundle_memory> bundle_memory = {};
+  const char* public_keys = nullptr;  ///< nullptr: the keys that the environment names
+  bool allow_local_compile = false;   ///< matters only with public keys
 };
 
 /// Makes kernels: looks in memory, then on disk, and then compiles. An Engine is thread-safe and serves all devices.
@@ -345,6 +347,8 @@ class Engine {
     c.bundles = options.bundles;
     c.bundle_memory = options.bundle_memory.data();
     c.bundle_memory_count = options.bundle_memory.size();
+    c.public_keys = options.public_keys;
+    c.allow_local_compile = options.allow_local_compile ? 1 : 0;
     if (*log_) {
       c.log = [](void* context, cubit_log_level level, const char* line) {
         (*static_cast<LogFunction*>(context))(level, line);

@@ -65,6 +65,11 @@ typedef struct cubit_engine_options {
   const char* bundles;
   const cubit_bundle_memory* bundle_memory; /* bundles in memory, asked after the files; NULL if there are none */
   size_t bundle_memory_count;
+  /* Ed25519 public keys of 64 hexadecimal digits each, separated by colons. NULL: the variable CUBIT_PUBLIC_KEYS. If
+   * there is a key, the engine loads only bundles that one of the keys signed. It uses no cache folder, and it compiles
+   * only if allow_local_compile is not 0. The code then stays in memory. */
+  const char* public_keys;
+  int allow_local_compile;
 } cubit_engine_options;
 
 #endif /* CUBIT_ENGINE_OPTIONS_H */

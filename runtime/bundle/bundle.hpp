@@ -35,6 +35,11 @@ class Bundle {
   std::uint64_t bytes() const { return header_.file_bytes; }
   std::uint64_t entries() const { return header_.entries; }
   const ContentHash& root() const { return root_; }
+  const BundleHeader& header() const { return header_; }
+  /// The key that signed the bundle, if the bundle is signed. A bundle with a wrong signature does not open.
+  std::optional<PublicKey> signer() const {
+    return header_.signature ? std::optional(header_.signature->signer) : std::nullopt;
+  }
   /// Owner and permissions of the file when it was opened; nothing for memory.
   std::optional<Ownership> ownership() const { return bytes_->ownership(); }
 

@@ -11,15 +11,42 @@
 
 namespace cubit::runtime {
 
-BundleStore::BundleStore(const std::filesystem::path& path, const Trust& trust, LogSink log)
+namespace {
+
+/// Throws Failure(io_error) unless one of the signers signed the bundle.
+void require_signature(const Bundle& bundle, std::span<const PublicKey> signers) {
+  const std::optional<PublicKey> signer = bundle.signer();
+  const std::string given = "bundle " + bundle.name();
+  if (!signer) {
+    throw Failure(Status::io_error, given, "it is not signed, and this engine loads only signed bundles",
+                  "sign the bundle (cubit bundle sign)");
+  }
+  if (std::find(signers.begin(), signers.end(), *signer) == signers.end()) {
+    throw Failure(Status::io_error, given, fmt::format("{} signed it, which is none of the given keys", signer->hex()),
+                  "sign the bundle with another key, or give this key to the engine");
+  }
+}
+
+/// Throws Failure(io_error) if others than the trusted users could have written the bundle's file.
+void require_trust(const Bundle& bundle, const Trust& trust) {
+  const std::string distrust = trust.distrust_of_file(bundle.ownership().value_or(Ownership{}));
+  if (distrust.empty()) return;
+  throw Failure(Status::io_error, "bundle " + bundle.name(),
+                distrust + ", so others could make this program run their code",
+                "copy the bundle to a file of your own, or sign it and set CUBIT_PUBLIC_KEYS");
+}
+
+}  // namespace
+
+BundleStore::BundleStore(const std::filesystem::path& path, const Trust& trust, std::span<const PublicKey> signers,
+                         LogSink log)
     : name_(path.string()), log_(std::move(log)) {
   try {
     Bundle bundle = Bundle::open(path);
-    const std::string distrust = trust.distrust_of_file(bundle.ownership().value_or(Ownership{}));
-    if (!distrust.empty()) {
-      throw Failure(Status::io_error, "bundle " + name_,
-                    distrust + ", so others could make this program run their code",
-                    "copy the bundle to a file of your own");
+    if (signers.empty()) {
+      require_trust(bundle, trust);
+    } else {
+      require_signature(bundle, signers);
     }
     bundle_.emplace(std::move(bundle));
   } catch (const Failure& failure) {
@@ -27,10 +54,12 @@ BundleStore::BundleStore(const std::filesystem::path& path, const Trust& trust, 
   }
 }
 
-BundleStore::BundleStore(std::string name, std::span<const std::byte> bytes, LogSink log)
-    : name_(std::move(name)), log_(std::move(log)) {
+BundleStore::BundleStore(const BundleMemory& memory, std::span<const PublicKey> signers, LogSink log)
+    : name_(memory.name), log_(std::move(log)) {
   try {
-    bundle_.emplace(Bundle::of_memory(name_, bytes));
+    Bundle bundle = Bundle::of_memory(name_, memory.bytes);
+    if (!signers.empty()) require_signature(bundle, signers);
+    bundle_.emplace(std::move(bundle));
   } catch (const Failure& failure) {
     refuse(failure.what());
   }

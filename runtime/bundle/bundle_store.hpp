@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -16,18 +15,19 @@
 #include "runtime/bundle/bundle.hpp"
 #include "runtime/cache/trust.hpp"
 #include "runtime/log.hpp"
+#include "runtime/settings.hpp"
 #include "runtime/store.hpp"
 
 namespace cubit::runtime {
 
 /// A bundle that is missing, damaged or not trusted is a store without entries: report() and one warning give the
-/// reason.
+/// reason. If `signers` is not empty, a bundle is trusted if one of these keys signed it, whoever owns its file.
 class BundleStore final : public Store {
  public:
-  /// Opens a file, which `trust` must trust.
-  BundleStore(const std::filesystem::path& path, const Trust& trust, LogSink log);
-  /// Reads from memory of the caller, which must stay valid and unchanged as long as the store. `name` is for messages.
-  BundleStore(std::string name, std::span<const std::byte> bytes, LogSink log);
+  /// Opens a file, which `trust` must trust if there are no signers.
+  BundleStore(const std::filesystem::path& path, const Trust& trust, std::span<const PublicKey> signers, LogSink log);
+  /// Reads from memory, which must stay valid and unchanged as long as the store.
+  BundleStore(const BundleMemory& memory, std::span<const PublicKey> signers, LogSink log);
 
   std::optional<Artifact> find(const StoreRequest& request) const override;
   bool holds(const StoreRequest& request) const override;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/bundle/signature.hpp"
 #include "runtime/little_endian.hpp"
 
 namespace cubit::runtime {
@@ -48,6 +49,16 @@ std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) { return value / 
 
 bool fits_int(std::uint32_t value) { return value <= static_cast<std::uint32_t>(std::numeric_limits<int>::max()); }
 
+/// The signature in the header, or nothing if its bytes are zero.
+std::optional<BundleSignature> signature_in(std::string_view page) {
+  const std::string_view bytes = page.substr(kBundleSignatureOffset, kBundleHeaderBytes - kBundleSignatureOffset);
+  if (is_zero(bytes)) return std::nullopt;
+  BundleSignature signature;
+  signature.signer.bytes = hash_at(bytes, 0);
+  std::memcpy(signature.bytes.data(), bytes.data() + signature.signer.bytes.size(), signature.bytes.size());
+  return signature;
+}
+
 /// Says why these numbers of the header cannot be right, or returns "".
 std::string lengths_damage(const BundleHeader& header, std::uint64_t file_bytes) {
   if (header.file_bytes != file_bytes) {
@@ -83,6 +94,10 @@ std::string header_page(const BundleHeader& header) {
   append_number(page, header.entries);
   put_hash(page, header.top);
   put_hash(page, root_of(page));
+  if (header.signature) {
+    put_hash(page, header.signature->signer.bytes);
+    page.append(reinterpret_cast<const char*>(header.signature->bytes.data()), header.signature->bytes.size());
+  }
   page.resize(kBundlePageBytes, '\0');
   return page;
 }
@@ -97,7 +112,8 @@ BundleHeader read_header(std::string_view page, std::uint64_t file_bytes, std::s
   const std::uint32_t version = word_at(page, 8);
   header = {.file_bytes = number_at<std::uint64_t>(page, 16),
             .entries = number_at<std::uint64_t>(page, 24),
-            .top = hash_at(page, 32)};
+            .top = hash_at(page, 32),
+            .signature = signature_in(page)};
   if (!page.starts_with(kBundleMagic)) {
     damage = fmt::format("it does not start with the magic {}", kBundleMagic);
   } else if (version != kBundleVersion) {
@@ -106,6 +122,8 @@ BundleHeader read_header(std::string_view page, std::uint64_t file_bytes, std::s
     damage = "its header does not match its root";
   } else if (!is_zero(page.substr(12, 4)) || !is_zero(page.substr(kBundleHeaderBytes))) {
     damage = "the padding of its header is not zero";
+  } else if (header.signature && !is_signature_of(*header.signature, root_of(page))) {
+    damage = "its signature does not match its root";
   } else {
     damage = lengths_damage(header, file_bytes);
   }

@@ -14,7 +14,9 @@
 //              24    u64      number of entries
 //              32   32 bytes  hash of the top page; zero if the bundle has no entry
 //              64   32 bytes  root: hash of the 64 bytes before it
-//              96             zeros
+//              96   32 bytes  public key of the signer; zero if the bundle is not signed
+//             128   64 bytes  Ed25519 signature of the root (see signature.hpp); zero if the bundle is not signed
+//             192             zeros
 //   leaf page        up to 32 records of 128 bytes, padded with zeros; every leaf page but the last is full
 //   record      0   32 bytes  request key
 //              32    3 × u32  compiler version: major, minor, build
@@ -34,12 +36,13 @@
 //
 // The positions of all index pages follow from the number of entries, so the index needs no offsets. A reader finds a
 // key by reading one page of each level. The link above has the hash of each of these pages, and the root has the
-// hash of the top page.
+// hash of the top page. The root does not cover the signature: signing a bundle changes 96 bytes of the header.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +56,9 @@ inline constexpr std::uint32_t kBundleVersion = 1;
 
 inline constexpr std::string_view kBundleMagic = "CUBITBDL";
 inline constexpr std::size_t kBundlePageBytes = 4096;
-inline constexpr std::size_t kBundleHeaderBytes = 96;  ///< bytes of the header before its padding
+inline constexpr std::size_t kBundleHeaderBytes = 192;  ///< bytes of the header before its padding
 inline constexpr std::size_t kBundleRootOffset = 64;
+inline constexpr std::size_t kBundleSignatureOffset = 96;
 inline constexpr std::size_t kBundleRecordBytes = 128;
 inline constexpr std::size_t kBundleLinkBytes = 64;
 inline constexpr std::size_t kRecordsPerPage = kBundlePageBytes / kBundleRecordBytes;
@@ -64,10 +68,24 @@ inline constexpr std::uint32_t kMaximumBlockBytes = std::uint32_t{256} << 20;
 
 using ContentHash = std::array<std::uint8_t, 32>;
 
+/// A public key of Ed25519 (RFC 8032).
+struct PublicKey {
+  std::array<std::uint8_t, 32> bytes{};
+  std::string hex() const;  ///< 64 lower-case digits
+  auto operator<=>(const PublicKey&) const = default;
+};
+
+/// The signer and the signature of a bundle.
+struct BundleSignature {
+  PublicKey signer;
+  std::array<std::uint8_t, 64> bytes{};
+};
+
 struct BundleHeader {
   std::uint64_t file_bytes = 0;
   std::uint64_t entries = 0;
   ContentHash top{};  ///< hash of the top page
+  std::optional<BundleSignature> signature = {};
 };
 
 /// The index's fixed-size part of an entry.
@@ -117,9 +135,10 @@ struct BundleLayout {
   std::uint64_t blocks_offset = kBundlePageBytes;
 };
 
-/// The header as one page, with the root.
+/// The header as one page, with the root and the signature.
 std::string header_page(const BundleHeader& header);
-/// Returns the header and sets `damage` to the first defect, or to "". `page` has at most one page.
+/// Returns the header and sets `damage` to the first defect, or to "". A signature that does not match the root is a
+/// defect. `page` has at most one page.
 BundleHeader read_header(std::string_view page, std::uint64_t file_bytes, std::string& damage);
 /// The hash of the header, which stands for the whole bundle.
 ContentHash root_of(std::string_view header_page);

@@ -70,6 +70,35 @@ TEST_F(CapiBundles, TheVariableNamesFilesUnlessTheCallerDoes) {
   unsetenv("CUBIT_BUNDLES");
 }
 
+TEST_F(CapiBundles, PublicKeysRefuseWhatIsNotSigned) {
+  const std::string file = write("a.cubit", bundle_of("merge"));
+  folder_.add("kv_append", "sm_80");
+  cubit::EngineOptions options = only(file.c_str());
+  options.cache_dir = folder_.path();
+  const std::string key(64, '1');
+  options.public_keys = key.c_str();
+  EXPECT_FALSE(cubit::Engine(options).is_cached("merge", "sm_80"));
+  EXPECT_FALSE(cubit::Engine(options).is_cached("kv_append", "sm_80"));
+  options.compile = CUBIT_COMPILE_ALLOW;
+  options.nvrtc_path = cubit::fake::kNoCompiler;
+  const auto code_of_get = [&] {
+    try {
+      cubit::Engine(options).get("merge", "sm_80");
+      return CUBIT_OK;
+    } catch (const cubit::Error& error) {
+      return error.code();
+    }
+  };
+  EXPECT_EQ(code_of_get(), CUBIT_NOT_CACHED);
+  options.allow_local_compile = true;
+  EXPECT_EQ(code_of_get(), CUBIT_COMPILER_UNAVAILABLE) << "the engine would compile";
+  options.public_keys = "";
+  EXPECT_TRUE(cubit::Engine(options).is_cached("merge", "sm_80"));
+  EXPECT_TRUE(cubit::Engine(options).is_cached("kv_append", "sm_80"));
+  options.public_keys = "1234";
+  EXPECT_EQ(code_of_get(), CUBIT_INVALID_ARGUMENT);
+}
+
 TEST_F(CapiBundles, MembersThatAnOlderCallerDoesNotKnowAreIgnored) {
   const std::string file = write("a.cubit", bundle_of("merge"));
   cubit_engine_options options{};

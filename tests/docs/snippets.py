@@ -176,7 +176,7 @@ def run(command: list, folder: Path, tools: Tools) -> str:
 def check_shell(block: Block, folder: Path, tools: Tools) -> str:
     if block.is_("no-run"):
         return run(["bash", "-n", "-c", block.text], folder, tools)
-    foreign = [command for command in commands(block.text) if not re.match(r"(CUBIT_\w+=\S* +)*cubit ", command)]
+    foreign = [command for command in commands(block.text) if not re.match(r"(CUBIT_\w+=(\$\([^)]*\)|\S)* +)*cubit ", command)]
     if foreign:
         return f"{foreign[0]} does not begin with \"cubit \"; mark the block no-run if a test cannot execute it"
     return run(["bash", "-e", "-o", "pipefail", "-c", block.text], folder, tools)

@@ -79,6 +79,12 @@ std::string sample_bundle(std::size_t count) {
   return writer.bytes();
 }
 
+std::string signed_by(std::string bundle, const KeyPair& keys) {
+  BundleHeader header = Bundle::of_memory("test", as_bytes(bundle)).header();
+  header.signature = sign_root(root_of(bundle), keys.secret);
+  return bundle.replace(0, kBundlePageBytes, header_page(header));
+}
+
 std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }

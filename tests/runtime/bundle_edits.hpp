@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/bundle/bundle.hpp"
+#include "runtime/bundle/sign.hpp"
 
 namespace cubit::runtime::test {
 
@@ -18,6 +19,9 @@ std::vector<Artifact> sample_artifacts(std::size_t count);
 
 /// The bundle of sample_artifacts(count).
 std::string sample_bundle(std::size_t count);
+
+/// The bundle with its root signed.
+std::string signed_by(std::string bundle, const KeyPair& keys);
 
 std::span<const std::byte> as_bytes(std::string_view text);
 

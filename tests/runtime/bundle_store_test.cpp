@@ -1,10 +1,12 @@
 // Proves: a bundle answers the requests that a store must answer; damage, forged entries and files of others are misses
-// with a reason; and opening a store reads one page.
+// with a reason; opening a store reads one page; and with public keys nothing else than what they signed is loaded.
 #include "runtime/bundle/bundle_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include <map>
 
 #include "base/error.hpp"
 #include "tests/runtime/bundle_edits.hpp"
@@ -31,11 +33,14 @@ class BundleStoreTest : public testing::Test {
  protected:
   static constexpr std::size_t kEntries = 40;
 
-  BundleStore in_memory(std::string_view content) { return {"memory", test::as_bytes(content), lines_.sink()}; }
-  BundleStore in_file(std::string_view content, int mode, const Trust& trust = {}) {
+  BundleStore in_memory(std::string_view content, const std::vector<PublicKey>& signers = {}) {
+    return {BundleMemory{"memory", test::as_bytes(content)}, signers, lines_.sink()};
+  }
+  BundleStore in_file(std::string_view content, int mode, const Trust& trust = {},
+                      const std::vector<PublicKey>& signers = {}) {
     test::write_whole(path_, content);
     std::filesystem::permissions(path_, static_cast<std::filesystem::perms>(mode));
-    return {path_, trust, lines_.sink()};
+    return {path_, trust, signers, lines_.sink()};
   }
   std::size_t loads(const BundleStore& store) const {
     std::size_t count = 0;
@@ -121,14 +126,14 @@ TEST_F(BundleStoreTest, ADamagedIndexIsAMissWithAReason) {
 }
 
 TEST_F(BundleStoreTest, ABundleThatCannotBeUsedIsAnEmptyStoreWithAReason) {
-  const BundleStore none(folder_.path() / "none", {}, lines_.sink());
+  const BundleStore none(folder_.path() / "none", {}, {}, lines_.sink());
   EXPECT_THAT(none.report().trouble, HasSubstr("cannot be opened"));
   EXPECT_FALSE(none.report().readable);
   EXPECT_FALSE(none.holds(request_for(artifacts_[0])));
   EXPECT_EQ(loads(none), 0u);
   EXPECT_THAT(in_memory("text").report().trouble, HasSubstr("too short"));
   std::filesystem::create_symlink(folder_.path() / "none", path_);
-  EXPECT_THAT(BundleStore(path_, {}, lines_.sink()).report().trouble, HasSubstr("not a regular file"));
+  EXPECT_THAT(BundleStore(path_, {}, {}, lines_.sink()).report().trouble, HasSubstr("not a regular file"));
   EXPECT_EQ(lines_.all().size(), 3u);
 }
 
@@ -146,9 +151,49 @@ TEST_F(BundleStoreTest, AFileOfAnotherUserIsRefusedUnlessThatUserIsTrusted) {
   constexpr uid_t kStranger = 54321;
   test::write_whole(path_, bytes_);
   ASSERT_EQ(::chown(path_.c_str(), kStranger, kStranger), 0);
-  EXPECT_EQ(loads(BundleStore(path_, {}, lines_.sink())), 0u);
+  EXPECT_EQ(loads(BundleStore(path_, {}, {}, lines_.sink())), 0u);
   EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("neither the current user nor root")));
-  EXPECT_EQ(loads(BundleStore(path_, Trust::parse("user:54321"), lines_.sink())), kEntries);
+  EXPECT_EQ(loads(BundleStore(path_, Trust::parse("user:54321"), {}, lines_.sink())), kEntries);
+}
+
+TEST_F(BundleStoreTest, ASignatureMakesAFileThatOthersCanWriteUsable) {
+  const KeyPair keys = make_keys();
+  EXPECT_EQ(loads(in_file(test::signed_by(bytes_, keys), 0666, {}, {keys.signer})), kEntries);
+  EXPECT_EQ(loads(in_file(test::signed_by(bytes_, keys), 0666)), 0u) << "without keys a signature proves nothing";
+}
+
+/// Everything that is not signed by a given key gives 0 loads, in files of one's own and in memory.
+TEST_F(BundleStoreTest, WithKeysOnlyTheirSignaturesCount) {
+  const KeyPair keys = make_keys();
+  const KeyPair others = make_keys();
+  const std::string good = test::signed_by(bytes_, keys);
+  EXPECT_EQ(loads(in_memory(good, {others.signer, keys.signer})), kEntries);
+  EXPECT_EQ(loads(in_file(good, 0644, {}, {keys.signer})), kEntries);
+  EXPECT_THAT(lines_.all(), IsEmpty());
+  std::string wrong = good;
+  wrong[kBundleSignatureOffset + 40] ^= 1;
+  std::string claimed = test::signed_by(bytes_, others);
+  claimed.replace(kBundleSignatureOffset, keys.signer.bytes.size(), good, kBundleSignatureOffset,
+                  keys.signer.bytes.size());
+  std::string changed = good;
+  changed[changed.size() - 3] ^= 1;
+  test::repair_hashes(changed);
+  const std::string moved = std::string(test::sample_bundle(kEntries + 1))
+                                .replace(kBundleSignatureOffset, kBundleHeaderBytes - kBundleSignatureOffset, good,
+                                         kBundleSignatureOffset, kBundleHeaderBytes - kBundleSignatureOffset);
+  const std::map<std::string, std::string> bad = {{"unsigned", bytes_},
+                                                  {"wrongly signed", wrong},
+                                                  {"signed by another key", test::signed_by(bytes_, others)},
+                                                  {"another key's signature under this key", claimed},
+                                                  {"other content under the signature", changed},
+                                                  {"the signature of another bundle", moved}};
+  for (const auto& [what, content] : bad) {
+    EXPECT_EQ(loads(in_memory(content, {keys.signer})), 0u) << what;
+    const BundleStore file = in_file(content, 0644, {}, {keys.signer});
+    EXPECT_EQ(loads(file), 0u) << what;
+    EXPECT_FALSE(file.report().readable) << what;
+    EXPECT_THAT(file.report().trouble, HasSubstr("sign")) << what;
+  }
 }
 
 TEST_F(BundleStoreTest, VisitPassesEveryEntryWithoutItsCode) {

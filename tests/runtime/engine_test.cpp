@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
 #include "tests/runtime/support.hpp"
 
@@ -509,6 +510,65 @@ TEST_F(EngineTest, ABundleThatCannotBeUsedIsOneWarningAndTheEngineWorks) {
   engine.get(test::small_source());
   EXPECT_EQ(engine.counters().compiles, 1u);
   EXPECT_THAT(warnings.all(), testing::ElementsAre(AllOf(HasSubstr("none.cubit"), HasSubstr("No such file"))));
+}
+
+// ---- public keys ----------------------------------------------------------------------------------------------------
+
+/// An engine with a public key, a signed bundle of the kernel "signed", and a cache folder with the kernel "cached".
+class SignedOnlyTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    Engine(settings(), {}, compiler()).get(test::small_source("cached"));
+    const KeyPair keys = make_keys();
+    bundle_ = bundle_of(test::small_source("signed"));
+    BundleHeader header = Bundle::of_memory("test", std::as_bytes(std::span(bundle_))).header();
+    header.signature = sign_root(root_of(bundle_), keys.secret);
+    bundle_.replace(0, kBundlePageBytes, header_page(header));
+    keyed_ = settings();
+    keyed_.system_caches = {keyed_.cache_dir};
+    keyed_.bundle_memory = {{"signed", std::as_bytes(std::span(bundle_))}};
+    keyed_.public_keys = keys.signer.hex();
+  }
+  std::size_t stored_entries() const { return test::files_ending(folder_.path(), ".cubit").size(); }
+
+  std::string bundle_;
+  Settings keyed_;
+};
+
+TEST_F(SignedOnlyTest, BundlesAnswerAndFoldersDoNot) {
+  const auto counting = compiler();
+  Engine engine(keyed_, lines_.sink(), counting);
+  EXPECT_TRUE(engine.get(test::small_source("signed")));
+  EXPECT_FALSE(engine.is_cached(test::small_source("cached")));
+  const Failure failure = failure_of([&] { engine.get(test::small_source("cached")); });
+  EXPECT_EQ(failure.status(), Status::not_cached);
+  EXPECT_THAT(failure.what(), AllOf(HasSubstr("no bundle that a given public key signed holds the kernel"),
+                                    HasSubstr("cubit bundle sign"), HasSubstr("allow_local_compile")));
+  EXPECT_EQ(counting->compiles(), 1u) << "the one of SetUp";
+  EXPECT_EQ(engine.store_reports().size(), 2u);
+  EXPECT_THAT(lines_.all(), Contains(HasSubstr("cache folders are not used")));
+}
+
+TEST_F(SignedOnlyTest, AnotherKeyMeansNoKernel) {
+  keyed_.public_keys = make_keys().signer.hex();
+  Engine engine(keyed_, {}, compiler());
+  EXPECT_EQ(failure_of([&] { engine.get(test::small_source("signed")); }).status(), Status::not_cached);
+  keyed_.public_keys = "not a key";
+  EXPECT_EQ(failure_of([&] { Engine(keyed_, {}, compiler()); }).status(), Status::invalid_argument);
+}
+
+TEST_F(SignedOnlyTest, WhatIsCompiledByPermissionStaysInMemory) {
+  keyed_.allow_local_compile = true;
+  const auto counting = compiler();
+  Engine engine(keyed_, {}, counting);
+  const auto kernel = engine.get(test::small_source("fresh"));
+  EXPECT_EQ(engine.get(test::small_source("fresh")), kernel);
+  EXPECT_EQ(engine.counters().compiles, 1u);
+  EXPECT_EQ(engine.counters().memory_hits, 1u);
+  EXPECT_EQ(stored_entries(), 1u) << "the one of SetUp";
+  keyed_.compile_policy = CompilePolicy::never;
+  Engine never(keyed_, {}, counting);
+  EXPECT_EQ(failure_of([&] { never.get(test::small_source("fresh")); }).status(), Status::not_cached);
 }
 
 TEST_F(NeverCompileTest, AKernelStoredLaterIsFound) {

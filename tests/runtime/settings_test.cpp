@@ -19,9 +19,10 @@ class SettingsTest : public testing::Test {
  protected:
   // gtest_discover_tests runs every test in its own process, so nothing needs to be restored.
   void SetUp() override {
-    for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
-                             "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER",
-                             "CUBIT_SYSTEM_CACHES", "CUBIT_BUNDLES", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
+    for (const char* name :
+         {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH",
+          "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER", "CUBIT_SYSTEM_CACHES", "CUBIT_BUNDLES",
+          "CUBIT_PUBLIC_KEYS", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
       unsetenv(name);
     }
   }
@@ -70,12 +71,15 @@ TEST_F(SettingsTest, StoresTrustAndTheWaitForLocks) {
   EXPECT_EQ(Settings::from_environment().lock_wait, std::chrono::minutes(2));
   set("CUBIT_SYSTEM_CACHES", "/a::/b c:");
   set("CUBIT_BUNDLES", "/x.cubit::y.cubit");
+  set("CUBIT_PUBLIC_KEYS", "ab:cd");
   set("CUBIT_CACHE_TRUST", "user:alice");
   set("CUBIT_LOCK_WAIT", "7");
   set("CUBIT_COMPILER", "exact");
   const Settings settings = Settings::from_environment();
   EXPECT_THAT(settings.system_caches, ElementsAre("/a", "/b c"));
   EXPECT_THAT(settings.bundles, ElementsAre("/x.cubit", "y.cubit"));
+  EXPECT_EQ(settings.public_keys, "ab:cd");
+  EXPECT_FALSE(settings.allow_local_compile);
   EXPECT_EQ(settings.cache_trust, "user:alice");
   EXPECT_EQ(settings.lock_wait, std::chrono::seconds(7));
   EXPECT_EQ(settings.compiler_policy, CompilerPolicy::exact);

@@ -312,6 +312,41 @@ std::string bundle_of(const std::string& descriptor) {
   return writer.bytes();
 }
 
+TEST_F(BundleCommand, ASignedBundleHasTheSameRootAndIsVerifiedByItsKey) {
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  expect_good({"bundle", "keygen", "--output", file("other")});
+  expect_refusal({"bundle", "keygen", "--output", file("release")}, "give the path of a new file");
+  const auto mode = std::filesystem::status(file("release.secret")).permissions();
+  EXPECT_EQ(mode, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const auto shown = [&] { return program.run({"bundle", "show", whole, "--json"}).json(); };
+  const nlohmann::json before = shown();
+  EXPECT_EQ(before.at("signer"), "");
+  expect_refusal({"bundle", "sign", whole, "--key", file("release.public")}, "does not hold a secret key");
+  expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  const std::string signer = test::read_file(file("release.public")).substr(0, 64);
+  EXPECT_EQ(shown().at("signer"), signer);
+  EXPECT_EQ(shown().at("root"), before.at("root"));
+  expect_good({"bundle", "verify", whole, "--signer", signer});
+  const std::string other = test::read_file(file("other.public")).substr(0, 64);
+  EXPECT_EQ(program.run({"bundle", "verify", whole, "--signer", other}).exit_code, 1);
+  expect_refusal({"bundle", "verify", whole, "--signer", "12"}, "it is not a public key");
+  expect_good({"bundle", "split", whole, "--arch", "sm_80", "--output", file("part")});
+  EXPECT_EQ(program.run({"bundle", "verify", file("part"), "--signer", signer}).exit_code, 1) << "a part is unsigned";
+}
+
+TEST_F(BundleCommand, AnEngineWithThePublicKeyLoadsTheSignedBundleAlone) {
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  const std::string command = "CUBIT_PUBLIC_KEYS=$(cat " + file("release.public") + ") CUBIT_BUNDLES=" + whole +
+                              " CUBIT_COMPILE=never \"$0\" \"$@\"";
+  const Words words = {"compile", "merge", "--arch", "sm_80"};
+  const Result refused = program.run_in_shell(command, words);
+  EXPECT_NE(refused.exit_code, 0) << "the cache folder holds the kernel, and the bundle is not signed";
+  EXPECT_THAT(refused.err, HasSubstr("sign the bundle"));
+  expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  const Result served = program.run_in_shell(command, words);
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+}
+
 TEST(BundleInput, AnExtractedFileHasAPlainName) {
   using namespace std::string_literals;
   const Program program;

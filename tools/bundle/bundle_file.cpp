@@ -1,18 +1,24 @@
 #include "tools/bundle/bundle_file.hpp"
 
 #include <cubit/cubit.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 #include "files/output_file.hpp"
 #include "files/text/error.hpp"
+#include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
 #include "runtime/cache/disk_cache.hpp"
+#include "runtime/cache/files.hpp"
 #include "runtime/settings.hpp"
 
 namespace cubit::tools {
@@ -85,6 +91,23 @@ std::vector<runtime::CacheEntry> cache_entries_in(const std::string& folder) {
                  "give another with --cache-dir");
 }
 
+std::string read_whole(const std::string& path) {
+  const InputFile file(path);
+  require_memory(file.bytes(), path);
+  std::string content(file.bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(content)));
+  return content;
+}
+
+/// Creates a file that must not exist yet, with the mode from the start.
+void write_new_file(const std::string& path, std::string_view content, mode_t mode) {
+  const runtime::File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!file.open() ||
+      ::write(file.descriptor(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) {
+    throw BadInput(path, std::generic_category().message(errno), "give the path of a new file");
+  }
+}
+
 }  // namespace
 
 nlohmann::ordered_json BundleRow::json() const {
@@ -116,6 +139,7 @@ BundleFile::BundleFile(BundleFile&&) noexcept = default;
 std::uint64_t BundleFile::bytes() const { return bundle_->bytes(); }
 std::uint64_t BundleFile::entries() const { return bundle_->entries(); }
 std::string BundleFile::root() const { return digits(bundle_->root()); }
+std::string BundleFile::signer() const { return bundle_->signer() ? bundle_->signer()->hex() : ""; }
 
 std::vector<BundleRow> BundleFile::rows() const {
   return as_bad_input([&] {
@@ -143,6 +167,32 @@ std::string bundle_damage(const std::string& path) {
   } catch (const Failure& failure) {
     return failure.rule();
   }
+}
+
+std::string checked_public_key(const std::string& text) {
+  return as_bad_input([&] { return runtime::parse_public_key(text).hex(); });
+}
+
+std::string make_key_files(const std::string& name) {
+  const runtime::KeyPair keys = as_bad_input([] { return runtime::make_keys(); });
+  constexpr mode_t kPrivate = 0600;
+  constexpr mode_t kPublic = 0644;
+  write_new_file(name + ".secret", keys.secret, kPrivate);
+  write_new_file(name + ".public", keys.signer.hex() + "\n", kPublic);
+  return keys.signer.hex();
+}
+
+void sign_bundle(const std::string& path, const std::string& key_file) {
+  const std::string secret = read_whole(key_file);
+  std::string bytes = read_whole(path);
+  const std::string page = as_bad_input([&] {
+    const auto bundle = runtime::Bundle::of_memory(path, std::as_bytes(std::span(bytes)));
+    bundle.verify();
+    runtime::BundleHeader header = bundle.header();
+    header.signature = runtime::sign_root(bundle.root(), secret);
+    return runtime::header_page(header);
+  });
+  OutputFile(path).commit_text(bytes.replace(0, page.size(), page));
 }
 
 BundleBuilder::BundleBuilder() : writer_(std::make_unique<runtime::BundleWriter>()) {}

@@ -56,7 +56,8 @@ class BundleFile {
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const;
   std::uint64_t entries() const;
-  std::string root() const;  ///< 64 digits
+  std::string root() const;    ///< 64 digits
+  std::string signer() const;  ///< the public key, 64 digits; "" if the bundle is not signed
   /// The facts of all entries, in the order of the file. Throws BadInput at the first damaged entry.
   std::vector<BundleRow> rows() const;
   /// The code of an entry. Throws BadInput if the entry is damaged.
@@ -71,6 +72,17 @@ class BundleFile {
 /// The first defect of the file at `path` after a check of every byte, also of the header; "" if there is none. Throws
 /// BadInput if the file cannot be read.
 std::string bundle_damage(const std::string& path);
+
+/// The public key in its usual spelling. Throws BadInput if `text` is not a public key.
+std::string checked_public_key(const std::string& text);
+
+/// Makes a pair of keys, writes NAME.public and NAME.secret, which only the user can read, and returns the public key.
+/// Existing files are not replaced. Throws BadInput.
+std::string make_key_files(const std::string& name);
+
+/// Signs the bundle with the secret key in `key_file`, after a check of every byte. The file is replaced as a whole.
+/// Throws BadInput, also if the bundle is damaged.
+void sign_bundle(const std::string& path, const std::string& key_file);
 
 /// Collects kernels and entries of other bundles, and writes them as one bundle. All functions are thread-safe; kernels
 /// are compressed outside the lock.

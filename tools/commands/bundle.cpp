@@ -28,13 +28,17 @@ Examples:
   cubit bundle merge shard1.cubit shard2.cubit --output ship.cubit
   cubit bundle split ship.cubit --arch sm_90a --output h100.cubit
   cubit bundle diff old.cubit new.cubit
+  cubit bundle keygen --output release
+      a pair of keys: release.secret, which signs, and release.public, which engines take
+  cubit bundle sign ship.cubit --key release.secret
 
-Exit code: 0 success; 1 verify found damage, diff found a difference, or create left out an entry; 2 bad input.)";
+Exit code: 0 success; 1 verify found damage or no signature of the given key, diff found a difference, or create left out an entry; 2 bad input.)";
 
 struct BundleOptions {
   std::vector<std::string> files;
   std::optional<std::string> architectures;
   std::optional<std::string> key;
+  std::optional<std::string> signer;
   std::string output;
   bool json = false;
 };
@@ -114,6 +118,7 @@ nlohmann::ordered_json summary(const BundleFile& file) {
   for (const BundleRow& row : rows) code_bytes += row.code_bytes;
   return {{"bundle", file.path()},
           {"root", file.root()},
+          {"signer", file.signer()},
           {"bytes", file.bytes()},
           {"code_bytes", code_bytes},
           {"entries", file.entries()},
@@ -154,16 +159,34 @@ int show_bundle(const BundleOptions& options, Context&) {
 
 int verify_bundle(const BundleOptions& options, Context&) {
   const std::string& path = options.files.at(0);
-  const std::string damage = bundle_damage(path);
+  const std::string signer = options.signer ? checked_public_key(*options.signer) : "";
+  std::string damage = bundle_damage(path);
+  if (damage.empty() && !signer.empty() && BundleFile(path).signer() != signer)
+    damage = "the given key did not sign it";
   if (options.json) {
     print_json({{"bundle", path}, {"damage", damage}});
   } else if (damage.empty()) {
     const BundleFile file(path);
     fmt::print("{}: all {} are good, root {}\n", printable(path), entries_text(file.entries()), file.root());
   } else {
-    fmt::print("{}: damaged: {}\n", printable(path), printable(damage));
+    fmt::print("{}: not good: {}\n", printable(path), printable(damage));
   }
   return damage.empty() ? kExitGood : kExitWorkFailed;
+}
+
+int make_keys(const BundleOptions& options, Context&) {
+  const std::string signer = make_key_files(options.output);
+  const std::string name = printable(options.output);
+  fmt::print("{}.secret signs bundles; keep it secret\n{}.public has the public key {}\n", name, name, signer);
+  return kExitGood;
+}
+
+int sign(const BundleOptions& options, Context&) {
+  const std::string& path = options.files.at(0);
+  sign_bundle(path, *options.key);
+  const BundleFile file(path);
+  fmt::print("{}: signed by {}, root {}\n", printable(path), file.signer(), file.root());
+  return kExitGood;
 }
 
 int merge_bundles(const BundleOptions& options, Context&) {
@@ -294,7 +317,7 @@ CLI::App* add_verb(CLI::App& command, Context& context, std::shared_ptr<BundleOp
   CLI::App* verb = command.add_subcommand(name, help);
   options = std::make_shared<BundleOptions>();
   if (files != 0) verb->add_option("BUNDLE", options->files, "A file that cubit made")->required()->expected(files);
-  verb->add_flag("--json", options->json, "Print JSON");
+  if (action != &make_keys && action != &sign) verb->add_flag("--json", options->json, "Print JSON");
   verb->final_callback([options, action, &context] {
     context.action = [options, action, &context] { return action(*options, context); };
   });
@@ -325,7 +348,12 @@ void add_bundle(CLI::App& app, Context& context) {
   add("list", "Lists every entry.", 1, &list_bundle);
   CLI::App* show = add("show", "Prints the size, root and contents of a bundle.", 1, &show_bundle);
   show->add_option("--key", options->key, "Print the entries whose key begins with these digits instead");
-  add("verify", "Checks every byte; exit code 1 if one is damaged.", 1, &verify_bundle);
+  CLI::App* verify = add("verify", "Checks every byte; exit code 1 if one is damaged.", 1, &verify_bundle);
+  verify->add_option("--signer", options->signer, "Also require a signature by this public key of 64 digits");
+  CLI::App* keygen = add("keygen", "Makes a pair of keys to sign bundles with.", 0, &make_keys);
+  add_output(keygen, *options, "NAME of the new files NAME.secret and NAME.public");
+  CLI::App* signing = add("sign", "Signs a bundle with a secret key. The file is replaced.", 1, &sign);
+  signing->add_option("--key", options->key, "The file with the secret key")->required();
   CLI::App* merge = add("merge", "Writes the entries of all given bundles to one bundle.", -1, &merge_bundles);
   add_output(merge, *options, "The bundle to write");
   CLI::App* split = add("split", "Writes the entries of some architectures to a bundle.", 1, &split_bundle);

@@ -65,26 +65,27 @@ Engine Context::cache_at(const std::string& folder) {
   EngineOptions options;
   options.cache_dir = folder.c_str();
   options.system_caches = "";
-  options.bundles = "";
+  options.bundles = options.public_keys = "";
   options.compile = CUBIT_COMPILE_NEVER;
   options.log = console.log(verbose);
   return Engine(std::move(options));
 }
 
-Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }
+Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log), ""); }
 
 void Context::require_cache_folder() const {
   const auto folder = named_cache_dir();
   if (folder && !folder->empty()) require_no_file(*folder);
 }
 
-Engine Context::engine(cubit_compile_policy policy, LogFunction log) const {
+Engine Context::engine(cubit_compile_policy policy, LogFunction log, const char* public_keys) const {
   const auto folder = named_cache_dir();
   require_cache_folder();
   EngineOptions options;
   if (cache_dir) options.cache_dir = cache_dir->c_str();
   options.compile = policy;
   options.compiler = compiler;
+  options.public_keys = public_keys;
   options.log = std::move(log);
   return Engine(std::move(options));
 }

@@ -36,7 +36,8 @@ struct Context {
   /// Lets only entries of this machine's NVRTC answer, unless CUBIT_COMPILER says otherwise. For kernels to ship, which
   /// must not depend on the compilers whose entries the cache happens to hold.
   void use_own_compiler();
-  /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache.
+  /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache,
+  /// also if CUBIT_PUBLIC_KEYS is set, because the engine executes none of them.
   Engine cache_reader(LogFunction log = {}) const;
   /// An engine that never compiles, with the cache folder `folder`.
   Engine cache_at(const std::string& folder);
@@ -44,7 +45,7 @@ struct Context {
   std::optional<std::string> named_cache_dir() const;
 
  private:
-  Engine engine(cubit_compile_policy policy, LogFunction log) const;
+  Engine engine(cubit_compile_policy policy, LogFunction log, const char* public_keys = nullptr) const;
 };
 
 /// The usable devices, with their facts in the JSON of cubit_devices.
@@ -71,6 +72,7 @@ void add_compile(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_bench(CLI::App& app, Context& context);
 void add_explain(CLI::App& app, Context& context);
+void add_explain_miss(CLI::App& app, Context& context);
 void add_suggest(CLI::App& app, Context& context);
 void add_study(CLI::App& app, Context& context);
 void add_bundle(CLI::App& app, Context& context);
