@@ -1,4 +1,5 @@
-// C functions for engines: options, kernels from descriptors or sources, preparation, and the disk cache.
+// C functions for engines: options, counters, kernels from descriptors or sources, and preparation. Functions about the
+// engine's stores are in stores.cpp.
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
@@ -85,20 +86,6 @@ runtime::LogSink sink_of(const cubit_engine_options& options) {
   };
 }
 
-/// The target of a request: an architecture and the kind of code.
-struct CodeTarget {
-  const codegen::Architecture& architecture;
-  codegen::Code code;
-};
-
-/// Parses "sm_80", or "cpu:sm_80" for the CPU device.
-CodeTarget target_of(const char* given) {
-  if (given == nullptr) return {*runtime::current_cuda_device().facts().architecture, codegen::Code::cubin};
-  const std::string_view name = given;
-  if (!name.starts_with(runtime::kCpuPrefix)) return {codegen::find_architecture(name), codegen::Code::cubin};
-  return {codegen::find_architecture(name.substr(runtime::kCpuPrefix.size())), codegen::Code::ptx};
-}
-
 std::vector<codegen::Header> headers_of(const cubit_source& source) {
   if (source.header_count != 0) require(source.headers, "cubit_source: headers");
   std::vector<codegen::Header> headers;
@@ -139,51 +126,6 @@ codegen::KernelSource kernel_source(const cubit_source& source, const codegen::A
   return assembled;
 }
 
-Json entry_json(const runtime::CacheEntry& entry) {
-  const runtime::Artifact none;
-  const runtime::Artifact& artifact = entry.artifact ? *entry.artifact : none;
-  const auto number = [&](std::int64_t of_artifact) {
-    return entry.artifact ? ptxas_json(artifact, of_artifact) : Json(nullptr);
-  };
-  return {{"id", entry.id},
-          {"descriptor", artifact.descriptor},
-          {"architecture", artifact.target},
-          {"compiler", entry.artifact ? artifact.compiler.text() : ""},
-          {"bytes", entry.bytes},
-          {"registers", number(artifact.resources.registers)},
-          {"spill_bytes", number(artifact.resources.spill_bytes())},
-          {"damage", entry.damage},
-          {"removed", entry.removed}};
-}
-
-Json stats_json(const runtime::DiskCache& cache, const runtime::CacheStats& stats) {
-  return {{"folder", cache.folder().string()},
-          {"readable", cache.readable()},
-          {"writable", cache.writable()},
-          {"trouble", cache.trouble()},
-          {"entries", stats.entries},
-          {"bytes", stats.bytes},
-          {"removed", stats.removed},
-          {"removed_bytes", stats.removed_bytes},
-          {"staging_files", stats.staging_files},
-          {"lock_files", stats.lock_files},
-          {"oldest_use_seconds", stats.oldest_use.count()},
-          {"compilers", stats.compilers},
-          {"free_bytes", stats.free_bytes},
-          {"has_locks", stats.has_locks},
-          {"lock_trouble", stats.lock_trouble}};
-}
-
-Json cache_json(const runtime::DiskCache& cache, const std::vector<runtime::CacheEntry>& entries) {
-  Json list = Json::array();
-  for (const runtime::CacheEntry& entry : entries) list.push_back(entry_json(entry));
-  return {{"folder", cache.folder().string()},
-          {"readable", cache.readable()},
-          {"writable", cache.writable()},
-          {"trouble", cache.trouble()},
-          {"entries", std::move(list)}};
-}
-
 std::vector<std::string_view> texts_of(const char* const* descriptors, std::size_t count) {
   if (count != 0) require(descriptors, "cubit_engine_prepare: descriptors");
   std::vector<std::string_view> texts;
@@ -206,6 +148,14 @@ std::vector<runtime::Device*> devices_of(cubit_device* const* handles, std::size
 }
 
 }  // namespace
+
+CodeTarget target_of(const char* given) {
+  if (given == nullptr) return {*runtime::current_cuda_device().facts().architecture, codegen::Code::cubin};
+  const std::string_view name = given;
+  if (!name.starts_with(runtime::kCpuPrefix)) return {codegen::find_architecture(name), codegen::Code::cubin};
+  return {codegen::find_architecture(name.substr(runtime::kCpuPrefix.size())), codegen::Code::ptx};
+}
+
 }  // namespace cubit::capi
 
 using namespace cubit;
@@ -231,26 +181,6 @@ cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counter
     const cubit_counters whole{counters->size, now.memory_hits, now.disk_hits,      now.compiles,
                                now.failures,   now.waits,       now.damaged_entries};
     std::memcpy(counters, &whole, counters->size);
-  });
-}
-
-cubit_status cubit_engine_stores(cubit_engine* engine, const char** json) {
-  return guarded([&] {
-    require(engine, "cubit_engine_stores: engine");
-    require(json, "cubit_engine_stores: json");
-    Json list = Json::array();
-    for (const runtime::StoreReport& report : engine->session.engine().store_reports()) {
-      list.push_back({{"kind", report.kind},
-                      {"name", report.name},
-                      {"trouble", report.trouble},
-                      {"readable", report.readable},
-                      {"writable", report.writable},
-                      {"hits", report.hits},
-                      {"misses", report.misses},
-                      {"refused", report.refused},
-                      {"published", report.published}});
-    }
-    *json = thread_text(list);
   });
 }
 
@@ -299,66 +229,5 @@ cubit_status cubit_engine_prepare(cubit_engine* engine, const char* const* descr
     const auto texts = texts_of(descriptors, descriptor_count);
     if (texts.empty()) return;
     engine->session.prepare(texts, devices_of(devices, device_count));
-  });
-}
-
-cubit_status cubit_cache_list(cubit_engine* engine, const char** json) {
-  return guarded([&] {
-    require(engine, "cubit_cache_list: engine");
-    require(json, "cubit_cache_list: json");
-    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
-    *json = thread_text(cache_json(cache, cache.list()));
-  });
-}
-
-cubit_status cubit_cache_verify(cubit_engine* engine, const char** json) {
-  return guarded([&] {
-    require(engine, "cubit_cache_verify: engine");
-    require(json, "cubit_cache_verify: json");
-    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
-    *json = thread_text(cache_json(cache, cache.remove_damaged()));
-  });
-}
-
-cubit_status cubit_cache_add(cubit_engine* engine, cubit_kernel* kernel) {
-  return guarded([&] {
-    require(engine, "cubit_cache_add: engine");
-    const ops::OperatorKernel& given = from_handle(kernel, "cubit_cache_add: kernel");
-    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
-    for (std::size_t i = 0; i < given.member_count(); ++i) {
-      const runtime::Artifact& artifact = given.member(i).kernel->artifact();
-      if (cache.publish(artifact)) continue;
-      throw Failure(Status::io_error, artifact.descriptor,
-                    fmt::format("the cache folder \"{}\" did not keep it: {}", cache.folder().string(),
-                                cache.trouble().empty() ? "see the engine's log" : cache.trouble()),
-                    "give a folder that can be written");
-    }
-    cache.prune_if_due();
-  });
-}
-
-cubit_status cubit_cache_prune(cubit_engine* engine, uint64_t max_bytes, unsigned max_days, const char** json) {
-  return guarded([&] {
-    require(engine, "cubit_cache_prune: engine");
-    require(json, "cubit_cache_prune: json");
-    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
-    *json = thread_text(stats_json(cache, cache.prune({max_bytes, std::chrono::days(max_days)})));
-  });
-}
-
-cubit_status cubit_cache_stats(cubit_engine* engine, const char** json) {
-  return guarded([&] {
-    require(engine, "cubit_cache_stats: engine");
-    require(json, "cubit_cache_stats: json");
-    const runtime::DiskCache& cache = engine->session.engine().disk_cache();
-    *json = thread_text(stats_json(cache, cache.stats()));
-  });
-}
-
-cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed) {
-  return guarded([&] {
-    require(engine, "cubit_cache_clear: engine");
-    const std::size_t count = engine->session.engine().disk_cache().clear();
-    if (removed != nullptr) *removed = count;
   });
 }

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "capi/border.hpp"
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
 #include "ops/session.hpp"
 #include "runtime/cpu/cpu_device.hpp"
 #include "runtime/cuda/cuda_device.hpp"
@@ -36,6 +38,15 @@ inline const ops::OperatorKernel& from_handle(const cubit_kernel* kernel, const 
   require(kernel, parameter);
   return *reinterpret_cast<const ops::OperatorKernel*>(kernel);
 }
+
+/// The target of a request: an architecture and the kind of code.
+struct CodeTarget {
+  const codegen::Architecture& architecture;
+  codegen::Code code;
+};
+
+/// Parses "sm_80", or "cpu:sm_80" for the CPU device. NULL stands for the device of the current CUDA context.
+CodeTarget target_of(const char* given);
 
 /// The device of a call. The device of a handle is made current during the call. Without a handle, the current
 /// context's device is used and the context is left unchanged.

@@ -45,7 +45,8 @@ Json kernel_json(const ops::OperatorKernel& handle) {
           {"static_shared_memory", ptxas_json(artifact, resources.static_shared_memory)},
           {"dynamic_shared_memory", launch.dynamic_shared_memory},
           {"cubin_bytes", artifact.cubin.size()},
-          {"compile_milliseconds", artifact.compile_milliseconds}};
+          {"compile_milliseconds", artifact.compile_milliseconds},
+          {"inputs", runtime::inputs_text(artifact.inputs)}};
 }
 
 void require_operator(const ops::OperatorKernel& handle) {

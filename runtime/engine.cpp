@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "runtime/bundle/bundle_store.hpp"
 #include "runtime/bundle/signature.hpp"
 #include "runtime/compiler/load_nvrtc.hpp"
 #include "runtime/cuda/cuda_device.hpp"
@@ -68,25 +67,6 @@ Engine::Engine(Settings settings, LogSink log, std::shared_ptr<const Compiler> c
 }
 
 Engine::~Engine() = default;
-
-void Engine::open_read_only_stores(const LogSink& keep) {
-  const Trust trust = Trust::parse(settings_.cache_trust);
-  if (loads_only_signed()) {
-    keep(LogLevel::info, "cache folders are not used, because this engine loads only signed bundles");
-  } else {
-    for (const std::string& folder : settings_.system_caches) {
-      read_only_stores_.push_back(
-          std::make_shared<DiskCache>(folder, keep, DiskCacheOptions{.trust = trust, .is_system = true}));
-    }
-  }
-  for (const std::string& file : settings_.bundles) {
-    read_only_stores_.push_back(std::make_shared<BundleStore>(file, trust, signers_, keep));
-  }
-  for (const BundleMemory& memory : settings_.bundle_memory) {
-    read_only_stores_.push_back(std::make_shared<BundleStore>(memory, signers_, keep));
-  }
-  read_only_stores_.insert(read_only_stores_.end(), settings_.stores.begin(), settings_.stores.end());
-}
 
 std::shared_ptr<Kernel> Engine::get(const codegen::KernelSource& source) {
   const Slot slot{request_key(source), source.launch};
@@ -217,6 +197,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest
                     .resources = compiled.resources,
                     .compile_milliseconds = compiled.milliseconds,
                     .code = source.code,
+                    .inputs = input_digests(source),
                     .cubin = std::move(compiled.cubin)};
   disk_.publish(artifact);
   lock.reset();
@@ -250,12 +231,6 @@ const Compiler& Engine::need_compiler() {
 const Compiler& Engine::compiler() {
   const LogQueue::Emission emission(lines_);
   return need_compiler();
-}
-
-std::vector<StoreReport> Engine::store_reports() const {
-  std::vector<StoreReport> reports = {disk_.report()};
-  for (const auto& store : read_only_stores_) reports.push_back(store->report());
-  return reports;
 }
 
 Counters Engine::counters() const {

@@ -38,6 +38,15 @@ struct Counters {
   std::uint64_t damaged_entries = 0;  ///< damaged disk entries that were deleted
 };
 
+/// What Engine::explain_miss() found.
+struct MissExplanation {
+  RequestKey key;
+  std::string cached_in;                 ///< the store that holds the kernel; "" if none does
+  std::optional<Artifact> nearest;       ///< the nearest entry of the same architecture, without its code
+  std::string nearest_in;                ///< the store of `nearest`
+  std::vector<std::string> differences;  ///< sentences about `nearest`
+};
+
 /// A thread-safe engine. The engine holds no process-wide lock while it compiles, reads or writes files. One exception:
 /// the first thread that needs the compiler searches for and queries it while other threads that need the compiler
 /// wait. The engine calls the log sink after a request is answered and its locks are released, so the sink may call the
@@ -55,8 +64,8 @@ class Engine {
   ///
   /// The stores are asked in this order: the user's folder, the system folders, the bundles, and Settings::stores. An
   /// entry of any compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the
-  /// compiler policy `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a miss
-  /// throws Failure(not_cached) with source.descriptor.
+  /// compiler policy `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a
+  /// miss throws Failure(not_cached) with source.descriptor.
   ///
   /// An engine with public keys uses no folder and only signed bundles. A miss throws Failure(not_cached) unless
   /// Settings::allow_local_compile is set, and then the compiled code stays in memory.
@@ -65,6 +74,10 @@ class Engine {
   /// True if get() would find the kernel in memory or in a store. Entries are not verified. Under the compiler policy
   /// `exact` the call loads NVRTC and throws what compiler() throws.
   bool is_cached(const codegen::KernelSource& source);
+
+  /// Finds the stored entry that shares the most inputs with a request, and says what differs. Slow, because the call
+  /// reads all entries of all stores.
+  MissExplanation explain_miss(const codegen::KernelSource& source);
 
   Counters counters() const;
   std::vector<StoreReport> store_reports() const;  ///< in the order in which the engine asks

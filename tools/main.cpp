@@ -82,6 +82,7 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_bench(app, context);
   cubit::tools::add_study(app, context);
   cubit::tools::add_explain(app, context);
+  cubit::tools::add_explain_miss(app, context);
   cubit::tools::add_suggest(app, context);
   cubit::tools::add_bundle(app, context);
   cubit::tools::add_cache(app, context);

@@ -260,11 +260,18 @@ CUBIT_API cubit_status cubit_engine_stores(cubit_engine* engine, const char** js
 CUBIT_API cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* descriptor, const char* architecture,
                                               int* cached);
 
+/* Explains, as JSON, why the kernels of `descriptor` are not in a store: one object per member of a set, [{descriptor,
+ * request_key, cached_in, nearest: {store, descriptor, compiler, differences: [sentence]}}]. `cached_in` names the
+ * store that holds the kernel, or is "". `nearest` is the stored entry for the same architecture that shares the most
+ * inputs of the compiler with the request, or null. The call reads all entries of all stores. */
+CUBIT_API cubit_status cubit_engine_explain_miss(cubit_engine* engine, const char* descriptor, const char* architecture,
+                                                 const char** json);
+
 /* Returns the kernel of `descriptor` for `architecture`. `architecture` is a name such as "sm_90a", "cpu:sm_90a" for
  * the CPU device of that name, or NULL for the device of the current CUDA context.
  *
- * The engine looks in memory, then in its stores, and then compiles with NVRTC. The call uses no stream and loads nothing
- * onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.
+ * The engine looks in memory, then in its stores, and then compiles with NVRTC. The call uses no stream and loads
+ * nothing onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.
  * If the descriptor names a set (see cubit_descriptor_members), the call makes all members. Each launch of *kernel then
  * takes the member that is fastest for its sizes, so a new size never compiles. */
 CUBIT_API cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, const char* architecture,
@@ -330,8 +337,9 @@ CUBIT_API cubit_status cubit_cache_clear(cubit_engine* engine, size_t* removed);
 /* ---- kernels -------------------------------------------------------------------------------------------------- */
 /* Describes a kernel as JSON: {descriptor, architecture, request_key, artifact_id, compiler, entry_point, registers,
  * spill_bytes, spill_store_bytes, spill_load_bytes, stack_bytes, barriers, threads, static_shared_memory,
- * dynamic_shared_memory, cubin_bytes, compile_milliseconds}. The numbers of ptxas's report are null for PTX.
- * Of a set, {descriptor, architecture, members: [such objects]}. The text is valid until the next string result. */
+ * dynamic_shared_memory, cubin_bytes, compile_milliseconds, inputs}. The numbers of ptxas's report are null for PTX.
+ * `inputs` has 16 digits for each input of the compiler, which cubit_engine_explain_miss compares. Of a set,
+ * {descriptor, architecture, members: [such objects]}. The text is valid until the next string result. */
 CUBIT_API cubit_status cubit_kernel_describe(cubit_kernel* kernel, const char** json);
 CUBIT_API void cubit_kernel_retain(cubit_kernel* kernel); /* adds a reference, which needs a cubit_kernel_release */
 /* Keep a kernel while its launches are in flight and while graphs contain them. The release of the last handle unloads

@@ -394,6 +394,10 @@ class Engine {
     detail::check(cubit_engine_is_cached(handle(), descriptor.c_str(), architecture.c_str(), &cached));
     return cached != 0;
   }
+  /// Says why kernels are not in a store, as JSON; see cubit_engine_explain_miss.
+  std::string explain_miss(const std::string& descriptor, const std::string& architecture) const {
+    return detail::text(cubit_engine_explain_miss, handle(), descriptor.c_str(), architecture.c_str());
+  }
   /// The engine's stores with their counters as JSON; see cubit_engine_stores.
   std::string stores() const { return detail::text(cubit_engine_stores, handle()); }
   /// Deletes what is beyond the limits, and describes the folder, as JSON; see cubit_cache_prune and cubit_cache_stats.

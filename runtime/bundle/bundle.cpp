@@ -161,6 +161,7 @@ BundleEntry Bundle::load(const BundleRecord& record) const {
                        .resources = facts.resources,
                        .compile_milliseconds = 0,
                        .code = record.code,
+                       .inputs = std::move(facts.inputs),
                        .cubin = std::move(code)},
           .library = std::move(facts.library)};
 }

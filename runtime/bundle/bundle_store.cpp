@@ -138,6 +138,7 @@ void BundleStore::visit(const std::function<void(const Artifact&)>& visit) const
              .resources = facts.resources,
              .compile_milliseconds = 0,
              .code = record.code,
+             .inputs = std::move(facts.inputs),
              .cubin = {}});
     } catch (const Failure& failure) {
       warn(failure.what());

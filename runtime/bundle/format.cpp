@@ -188,6 +188,10 @@ std::string facts_of(const Artifact& artifact, std::string_view library) {
   put_text(facts, artifact.entry_point);
   put_text(facts, artifact.descriptor);
   put_text(facts, library);
+  for (const InputDigest& input : artifact.inputs) {
+    append_number(facts, input.name);
+    append_number(facts, input.content);
+  }
   std::string bytes;
   put_text(bytes, facts);
   return bytes;
@@ -212,7 +216,11 @@ BundleFacts read_facts(std::string_view block, std::string& damage) {
   std::string_view rest = std::string_view(text).substr(kResourceNumbers * sizeof(std::uint32_t));
   const bool complete = take_text(rest, facts.target) && take_text(rest, facts.entry_point) &&
                         take_text(rest, facts.descriptor) && take_text(rest, facts.library);
-  if (!complete || !rest.empty()) damage = "the texts in the facts of an entry do not add up";
+  constexpr std::size_t kInputBytes = 2 * sizeof(std::uint32_t);
+  if (!complete || rest.size() % kInputBytes != 0) damage = "the texts in the facts of an entry do not add up";
+  for (; rest.size() >= kInputBytes; rest.remove_prefix(kInputBytes)) {
+    facts.inputs.push_back({word_at(rest, 0), word_at(rest, sizeof(std::uint32_t))});
+  }
   facts.code_offset = block.size() - after.size();
   return facts;
 }

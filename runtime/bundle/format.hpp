@@ -33,6 +33,7 @@
 //               4             facts, then one zstd frame with the code
 //   facts       0    6 × u32  registers; bytes of spill stores, spill loads, stack and static shared memory; barriers
 //              24    4 texts  target, entry point, descriptor, version of cubit; each text follows its u32 length
+//                             then, up to the end of the facts, digests of the compiler's inputs, 2 × u32 each
 //
 // The positions of all index pages follow from the number of entries, so the index needs no offsets. A reader finds a
 // key by reading one page of each level. The link above has the hash of each of these pages, and the root has the
@@ -119,6 +120,7 @@ struct BundleFacts {
   std::string entry_point;
   std::string descriptor;
   std::string library;
+  std::vector<InputDigest> inputs;
   std::size_t code_offset = 0;
 };
 

@@ -53,6 +53,7 @@ json header_of(const Artifact& artifact) {
                  {"barriers", resources.barriers},
                  {"compile_milliseconds", artifact.compile_milliseconds}};
   if (artifact.code == codegen::Code::ptx) header["code"] = "ptx";
+  if (!artifact.inputs.empty()) header["inputs"] = inputs_text(artifact.inputs);
   return header;
 }
 
@@ -62,6 +63,15 @@ codegen::Code code_member(const json& header) {
   if (found == header.end()) return codegen::Code::cubin;
   if (*found != "ptx") reject("its header names a kind of code that is not known");
   return codegen::Code::ptx;
+}
+
+/// Entries of earlier versions have no such member.
+std::vector<InputDigest> inputs_member(const json& header) {
+  const auto found = header.find("inputs");
+  if (found == header.end()) return {};
+  auto inputs = found->is_string() ? parse_inputs(found->get<std::string>()) : std::nullopt;
+  if (!inputs) reject("inputs in its header are not digests");
+  return std::move(*inputs);
 }
 
 const json& member(const json& header, const char* name) {
@@ -129,6 +139,7 @@ Artifact from_header(std::string_view text) {
   artifact.resources.barriers = int_member(header, "barriers");
   artifact.compile_milliseconds = milliseconds_member(header, "compile_milliseconds");
   artifact.code = code_member(header);
+  artifact.inputs = inputs_member(header);
   return artifact;
 }
 

@@ -22,7 +22,8 @@ struct Artifact {
   ResourceReport resources;
   double compile_milliseconds = 0;
   codegen::Code code = codegen::Code::cubin;
-  std::vector<std::byte> cubin;  ///< the cubin, or the PTX text if `code` is Code::ptx
+  std::vector<InputDigest> inputs = {};  ///< of the request key; empty if an earlier version stored the entry
+  std::vector<std::byte> cubin;          ///< the cubin, or the PTX text if `code` is Code::ptx
 };
 
 /// Bytes at the start of an entry that suffice to compute the entry's length.

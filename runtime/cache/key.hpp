@@ -6,8 +6,11 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/kernel_source.hpp"
 #include "runtime/compiler/nvrtc.hpp"
@@ -32,6 +35,28 @@ RequestKey request_key(const codegen::KernelSource& source, int schema = kSchema
 
 /// Returns "<request key in hex>-nvrtc<major>.<minor>.<build>", the name of the entry in the disk cache.
 std::string artifact_id(const RequestKey& key, const CompilerVersion& compiler);
+
+/// A short digest of one input that request_key() hashes. The digests of two keys tell which inputs differ; they prove
+/// nothing.
+struct InputDigest {
+  std::uint32_t name = 0;
+  std::uint32_t content = 0;
+  auto operator<=>(const InputDigest&) const = default;
+};
+
+struct NamedInput {
+  std::string name;  ///< "header plan.cuh"
+  InputDigest digest;
+};
+
+/// All inputs that request_key() hashes, in the same order.
+std::vector<NamedInput> named_inputs(const codegen::KernelSource& source);
+std::vector<InputDigest> input_digests(const codegen::KernelSource& source);
+
+/// Digests as text, 16 lower-case digits each.
+std::string inputs_text(std::span<const InputDigest> inputs);
+/// Parses inputs_text(). Returns nothing for other texts.
+std::optional<std::vector<InputDigest>> parse_inputs(std::string_view text);
 
 /// BLAKE2b-256 of any bytes, for integrity checks.
 std::array<std::uint8_t, 32> content_hash(std::string_view bytes);

@@ -99,6 +99,21 @@ TEST_F(CapiBundles, PublicKeysRefuseWhatIsNotSigned) {
   EXPECT_EQ(code_of_get(), CUBIT_INVALID_ARGUMENT);
 }
 
+TEST_F(CapiBundles, AMissIsExplainedByTheNearestEntry) {
+  const std::string file = write("a.cubit", bundle_of("merge:head_dim=64"));
+  const cubit::Engine engine(only(file.c_str()));
+  const json found = json::parse(engine.explain_miss("merge:head_dim=64", "sm_80"));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0]["cached_in"], file);
+  EXPECT_EQ(found[0]["nearest"], nullptr);
+  const json missed = json::parse(engine.explain_miss("merge", "sm_80"));
+  EXPECT_EQ(missed[0]["cached_in"], "");
+  EXPECT_EQ(missed[0]["nearest"]["store"], file);
+  EXPECT_EQ(missed[0]["nearest"]["descriptor"], "merge:head_dim=64");
+  EXPECT_THAT(missed[0]["nearest"]["differences"].dump(), HasSubstr("the text of header plan.cuh differs"));
+  EXPECT_EQ(json::parse(engine.explain_miss("merge", "sm_90a"))[0]["nearest"], nullptr);
+}
+
 TEST_F(CapiBundles, MembersThatAnOlderCallerDoesNotKnowAreIgnored) {
   const std::string file = write("a.cubit", bundle_of("merge"));
   cubit_engine_options options{};

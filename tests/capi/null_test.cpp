@@ -77,6 +77,12 @@ std::vector<Case> device_cases() {
 std::vector<Case> engine_cases() {
   return {
       {"cubit_engine_create: engine", [] { return cubit_engine_create(nullptr, nullptr); }},
+      {"cubit_engine_explain_miss: engine",
+       [] { return cubit_engine_explain_miss(nullptr, "stream_read", "sm_80", &g_text); }},
+      {"cubit_engine_explain_miss: descriptor",
+       [] { return cubit_engine_explain_miss(anything<cubit_engine>(), nullptr, "sm_80", &g_text); }},
+      {"cubit_engine_explain_miss: json",
+       [] { return cubit_engine_explain_miss(anything<cubit_engine>(), "stream_read", "sm_80", nullptr); }},
       {"cubit_engine_counters: engine", [] { return cubit_engine_counters(nullptr, anything<cubit_counters>()); }},
       {"cubit_engine_counters: counters", [] { return cubit_engine_counters(anything<cubit_engine>(), nullptr); }},
       {"cubit_engine_get: engine",

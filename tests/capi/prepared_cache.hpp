@@ -46,6 +46,7 @@ class PreparedCache {
     artifact.target = source.target;
     artifact.entry_point = source.entry_point;
     artifact.code = source.code;
+    artifact.inputs = runtime::input_digests(source);
     artifact.resources.registers = source.code == codegen::Code::ptx ? 0 : 42;
     artifact.cubin.resize(64);
     return artifact;

@@ -67,6 +67,7 @@ std::vector<Artifact> sample_artifacts(std::size_t count) {
     artifact.entry_point = "small";
     artifact.resources = {static_cast<int>(i), 1, 2, 3, 4, 5};
     artifact.code = i == 5 ? codegen::Code::ptx : codegen::Code::cubin;
+    for (std::size_t j = 0; j < i % 4; ++j) artifact.inputs.push_back({static_cast<std::uint32_t>(j), 7});
     for (std::size_t j = 0; j < 40 + i % 50; ++j) artifact.cubin.push_back(static_cast<std::byte>((i + j * j) & 0xff));
     artifacts.push_back(std::move(artifact));
   }
@@ -122,7 +123,7 @@ bool is_same(const BundleEntry& entry, const Artifact& artifact) {
   return entry.library == "0.1.0" && got.key == artifact.key && got.compiler == artifact.compiler &&
          got.descriptor == artifact.descriptor && got.target == artifact.target &&
          got.entry_point == artifact.entry_point && got.resources == artifact.resources && got.code == artifact.code &&
-         got.cubin == artifact.cubin;
+         got.inputs == artifact.inputs && got.cubin == artifact.cubin;
 }
 
 bool apply_edits(std::string& bundle, std::span<const std::uint8_t> edits) {

@@ -347,6 +347,17 @@ TEST_F(BundleCommand, AnEngineWithThePublicKeyLoadsTheSignedBundleAlone) {
   EXPECT_EQ(served.exit_code, 0) << served.err;
 }
 
+TEST_F(BundleCommand, AMissIsExplainedByTheNearestEntry) {
+  expect_good({"explain-miss", "merge", "--arch", "sm_80"});
+  const Result missed = program.run({"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});
+  EXPECT_EQ(missed.exit_code, 1) << missed.err;
+  EXPECT_THAT(missed.out, testing::AllOf(HasSubstr("the nearest entry is merge"), HasSubstr("plan.cuh differs")));
+  const std::string command = "CUBIT_CACHE_DIR= CUBIT_BUNDLES=" + whole + " \"$0\" \"$@\"";
+  const Result bundled = program.run_in_shell(command, {"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});
+  EXPECT_EQ(bundled.exit_code, 1) << bundled.err;
+  EXPECT_THAT(bundled.out, testing::AllOf(HasSubstr("whole.cubit"), HasSubstr("plan.cuh differs")));
+}
+
 TEST(BundleInput, AnExtractedFileHasAPlainName) {
   using namespace std::string_literals;
   const Program program;

@@ -28,8 +28,8 @@ bool has_device(const Program& program) { return !program.run({"devices", "--jso
 TEST(Help, EverySubcommandTeachesByExample) {
   const Program program;
   EXPECT_THAT(program.run({"--help"}).out, AllOf(HasSubstr("operator:field=value"), HasSubstr("Exit codes")));
-  for (const char* name :
-       {"compile", "run", "bench", "study", "explain", "suggest", "cache", "convert", "devices", "operators"}) {
+  for (const char* name : {"compile", "run", "bench", "study", "explain", "explain-miss", "suggest", "bundle", "cache",
+                           "convert", "devices", "operators"}) {
     const Result result = program.run({name, "--help"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.out, AllOf(HasSubstr("Examples:"), HasSubstr(std::string("cubit ") + name))) << name;

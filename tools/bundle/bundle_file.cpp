@@ -209,6 +209,7 @@ void BundleBuilder::add_kernel(const std::string& descriptor, const nlohmann::js
   artifact.resources = {
       number(kernel, "registers"),   number(kernel, "spill_store_bytes"),    number(kernel, "spill_load_bytes"),
       number(kernel, "stack_bytes"), number(kernel, "static_shared_memory"), number(kernel, "barriers")};
+  artifact.inputs = runtime::parse_inputs(kernel.at("inputs").get<std::string>()).value();
   artifact.code = kernel.at("registers").is_null() ? codegen::Code::ptx : codegen::Code::cubin;
   artifact.cubin.assign(code.begin(), code.end());
   as_bad_input([&] {

@@ -181,7 +181,7 @@ int make_keys(const BundleOptions& options, Context&) {
   return kExitGood;
 }
 
-int sign(const BundleOptions& options, Context&) {
+int sign_file(const BundleOptions& options, Context&) {
   const std::string& path = options.files.at(0);
   sign_bundle(path, *options.key);
   const BundleFile file(path);
@@ -317,7 +317,7 @@ CLI::App* add_verb(CLI::App& command, Context& context, std::shared_ptr<BundleOp
   CLI::App* verb = command.add_subcommand(name, help);
   options = std::make_shared<BundleOptions>();
   if (files != 0) verb->add_option("BUNDLE", options->files, "A file that cubit made")->required()->expected(files);
-  if (action != &make_keys && action != &sign) verb->add_flag("--json", options->json, "Print JSON");
+  if (action != &make_keys && action != &sign_file) verb->add_flag("--json", options->json, "Print JSON");
   verb->final_callback([options, action, &context] {
     context.action = [options, action, &context] { return action(*options, context); };
   });
@@ -352,7 +352,7 @@ void add_bundle(CLI::App& app, Context& context) {
   verify->add_option("--signer", options->signer, "Also require a signature by this public key of 64 digits");
   CLI::App* keygen = add("keygen", "Makes a pair of keys to sign bundles with.", 0, &make_keys);
   add_output(keygen, *options, "NAME of the new files NAME.secret and NAME.public");
-  CLI::App* signing = add("sign", "Signs a bundle with a secret key. The file is replaced.", 1, &sign);
+  CLI::App* signing = add("sign", "Signs a bundle with a secret key. The file is replaced.", 1, &sign_file);
   signing->add_option("--key", options->key, "The file with the secret key")->required();
   CLI::App* merge = add("merge", "Writes the entries of all given bundles to one bundle.", -1, &merge_bundles);
   add_output(merge, *options, "The bundle to write");
