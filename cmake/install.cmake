@@ -11,7 +11,8 @@ file(GLOB surfaces ${PROJECT_SOURCE_DIR}/include/cubit ${PROJECT_SOURCE_DIR}/ops
 install(DIRECTORY ${surfaces} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h PATTERN *.hpp)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cubit)
-install(EXPORT cubit NAMESPACE cubit:: DESTINATION ${package} FILE cubitConfig.cmake)
+install(EXPORT cubit NAMESPACE cubit:: DESTINATION ${package} FILE cubitTargets.cmake)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/cubitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/cubitConfigVersion.cmake DESTINATION ${package})
+install(FILES ${PROJECT_BINARY_DIR}/cubitConfigVersion.cmake ${PROJECT_SOURCE_DIR}/cmake/cubitConfig.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/add_bundle.cmake DESTINATION ${package})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

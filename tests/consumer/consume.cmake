@@ -31,8 +31,19 @@ set(flags "")
 if(SANITIZE)
   set(flags -fsanitize=${SANITIZE})
 endif()
+# Kernels are compiled at build time where the machine has NVRTC. `make test` expects NVRTC.
+execute_process(COMMAND ${SCRATCH}/moved/bin/cubit compile stream_read --arch sm_80 --cache-dir ${SCRATCH}/cache
+                RESULT_VARIABLE compile_failed OUTPUT_QUIET ERROR_VARIABLE compile_error)
+set(with_bundle ON)
+if(compile_failed)
+  set(with_bundle OFF)
+  if(DEFINED ENV{CUBIT_EXPECT_NVRTC} OR NOT compile_error MATCHES "NVRTC")
+    message(FATAL_ERROR "the installed command line cannot compile: ${compile_error}")
+  endif()
+endif()
+
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
-     -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp)
+     -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp -DWITH_BUNDLE=${with_bundle})
 step(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 # The program prints the version of the headers and of the package, and a descriptor in canonical order.
@@ -45,6 +56,13 @@ if(NOT said STREQUAL expected)
 endif()
 
 step(${SCRATCH}/build/calibrate)
+
+if(with_bundle)
+  execute_process(COMMAND ${SCRATCH}/build/serve OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT said STREQUAL "6 kernels of the bundle\n")
+    message(FATAL_ERROR "the program with a bundle said\n  ${said}")
+  endif()
+endif()
 
 # The installed command line starts from its new place.
 if(EXISTS ${SCRATCH}/moved/bin/cubit)
