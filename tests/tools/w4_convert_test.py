@@ -377,8 +377,7 @@ class ActivationOrder(Folder):
         groups[0], groups[K - 1] = groups[K - 1], groups[0]
         self.refused("gptq", "awq", files.safetensors(model("gptq", g_idx=groups)),
                      "tensor \"model.layers.0.mlp.down_proj.g_idx\" I32 [96]: awq has no activation order, but this index is "
-                     "not k / group size; accepted for such layers: gptq, gptq_v2, symmetric")
-
+                     "not k / group size; accepted for such layers: gptq, gptq_v2, symmetric; or --sort-activation-order")
 
     def test_names_groups_that_there_are(self):
         for k, group in [(5, K // GROUP), (0, -1), (K - 1, 1 << 30)]:
@@ -387,6 +386,61 @@ class ActivationOrder(Folder):
             for target in ["gptq_v2", "awq"]:
                 self.refused("gptq", target, files.safetensors(model("gptq", g_idx=groups)),
                              f"g_idx[{k}] = {group}, but there are 3 groups; accepted: 0 to 2")
+
+
+class SortedOrder(Folder):
+    """Layers that sorting refuses. w4_random_test.py tests the layers that it sorts."""
+
+    SHUFFLED = [k // GROUP for k in range(K)]
+    random.Random(2).shuffle(SHUFFLED)
+
+    def layers(self, g_idx=None, **more):
+        """down_proj with activation order, and dense up_proj and gate_proj beside it."""
+        tensors = dict(packed(Layer(3), "gptq"), g_idx=("I32", [K], struct.pack(f"<{K}i", *(g_idx or self.SHUFFLED))))
+        content = {"mlp.down_proj." + name: tensor for name, tensor in tensors.items()}
+        for name in ["up_proj", "gate_proj"]:
+            content[f"mlp.{name}.weight"] = ("BF16", [K, 2], bytes(range(0, 2 * K)) * 2)
+        return files.safetensors({**content, **{f"mlp.{name}": tensor for name, tensor in more.items()}})
+
+    def test_refusals(self):
+        fold = ("--sort-activation-order", "--fold-order")
+        uneven = [0] * (GROUP + 1) + [1] * (GROUP - 1) + [2] * GROUP
+        for data, sentence, options in [
+                (self.layers(uneven[::-1]), '"mlp.down_proj", group 0 with 33 input features: a layer that is sorted by group needs 32 '
+                 "in this group; give the whole layer, or keep its activation order", fold[:1]),
+                (self.layers(**{"down_proj.permutation": ("I32", [K], bytes(4 * K))}), "its layer is sorted already", fold[:1]),
+                (self.layers(), "only sorted layers have an order to fold; give --sort-activation-order too",
+                 ("--fold-order", "down_proj=up_proj")),
+                (self.layers(), "--fold-order down_proj: does not name a layer and the layers before it; give LAYER=PRODUCER",
+                 (*fold, "down_proj")),
+                (self.layers(), 'no quantised layer has the name "o_proj"', (*fold, "o_proj=v_proj")),
+                (self.layers(), '"mlp.v_proj": there is no such layer', (*fold, "down_proj=v_proj")),
+                (self.layers(), '"mlp.up_proj": another layer\'s order goes there too', (*fold, "down_proj=up_proj,up_proj")),
+                (self.layers(**{"v_proj.weight": ("BF16", [2, K], bytes(4 * K))}), f"the tensor is BF16 [2, {K}], not F16, BF16 or "
+                 f"F32 with {K} rows", (*fold, "down_proj=v_proj")),
+                (self.layers(**{"v_proj.weight": ("F8_E4M3", [K, 2], bytes(2 * K))}), "the tensor is F8_E4M3 [96, 2]",
+                 (*fold, "down_proj=v_proj")),
+                (self.layers(**{f"v_proj.{name}": tensor for name, tensor in packed(Layer(4), "gptq").items()}),
+                 "96 input features take 64 output features", (*fold, "down_proj=v_proj"))]:
+            with self.subTest(sentence=sentence):
+                self.refused("gptq", "gptq_v2", data, sentence, *options)
+
+    def test_report(self):
+        (self.folder / "in.safetensors").write_bytes(self.layers())
+        options = ("--sort-activation-order", "--fold-order", "down_proj=up_proj,gate_proj")
+        done = self.run_program("gptq", "gptq", *options)
+        self.assertIn("1 layer of 4 bits from gptq to gptq, 2 other tensors copied\n1 layer is sorted by group\n", done.stdout)
+        self.assertEqual(files.json.loads(self.run_program("gptq", "awq", *options, "--json").stdout)["sorted"], 1)
+
+    def test_activations_of_a_slice_of_k(self):
+        self.convert("gptq", "gptq", self.layers(), "--sort-activation-order")
+        (self.folder / "x").write_bytes(files.safetensors({"activations": ("F16", [1, K // 3], bytes(2 * K // 3))}))
+        command = [program, "run", "w4a16_gemm:group_size=32", "--weights", str(self.folder / "out.safetensors"), "--layer",
+                   "mlp.down_proj", "--input", str(self.folder / "x"), "--device", "cpu", "--tensor-parallel", "0/3"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("activations of k = 32: the layer is sorted by group, and its permutation has 96 input features; give the "
+                      "activations of all of k, or convert the checkpoint with --fold-order", done.stderr)
 
 
 class Refused(Folder):

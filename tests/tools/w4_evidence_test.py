@@ -110,6 +110,11 @@ class Warnings(Folder):
                                  f"cubit: the weights are read as gptq, but quantize_config.json says {sentence}; if that "
                                  "is right, ask for what the checkpoint has\n")
 
+    def test_a_layer_that_was_sorted_by_group(self):
+        content = Layer(4).gptq(stored_less=1)
+        content["permutation"] = ("I32", [K], struct.pack(f"<{K}i", *reversed(range(K))))
+        self.assertEqual(self.run_layer(GPTQ, content, {"desc_act": True}, "quantize_config.json"), "")
+
 
 class Conversions(Folder):
     def convert(self, content, *words, config=None):

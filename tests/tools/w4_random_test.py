@@ -2,8 +2,8 @@
 
 A checkpoint has one to three layers of random sizes, formats (gptq, gptq_v2, awq, symmetric, packed), bits, group sizes,
 activation orders, fp16 or bf16 scales, and lies in one to three files. Every conversion must keep every weight, bit for
-bit, and every 25th checkpoint is multiplied on the CPU device, whole or as a tensor-parallel slice. The reader below
-follows the published layouts and shares no code with cubit. Needs only Python's standard library.
+bit, also if it sorts activation orders and folds them into the layers before. Every 25th checkpoint is multiplied on the
+CPU device, whole, as a tensor-parallel slice, or sorted. The reader below follows the published layouts and shares no code with cubit. Needs only Python's standard library.
 """
 
 import json
@@ -141,9 +141,11 @@ class Random(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def make(self, source):
+    def make(self, source, sorts):
         """Random layers that both formats can store, and the two formats."""
         form, target = source.sample(FORMATS, 2)
+        if sorts and source.random() < 0.3:
+            target = form
         has_awq, layers = "awq" in (form, target), {}
         for name in source.sample(["model.layers.0.up", "model.layers.0.down", "head"], source.randint(1, 3)):
             bits = 4 if has_awq else source.choice([4, 8])
@@ -153,7 +155,7 @@ class Random(unittest.TestCase):
                 group_size = k
             middle, least = 1 << (bits - 1), 1 if "gptq" in (form, target) else 0
             zeros = [middle] if "symmetric" in (form, target) else range(least, 2 * middle)
-            order = source.choice(["none", "natural"] if "awq" == target else ["none", "natural", "shuffled"])
+            order = source.choice(["none", "natural"] if "awq" == target and not sorts else ["none", "natural", "shuffled"])
             if form == "awq":
                 order = "none"
             if form == "symmetric" and bits == 8 and order == "none":
@@ -183,7 +185,7 @@ class Random(unittest.TestCase):
     def test_conversions_keep_every_weight(self):
         for seed in range(checkpoints):
             source = random.Random(seed)
-            form, target, layers = self.make(source)
+            form, target, layers = self.make(source, False)
             content = {f"{name}.{part}": tensor for name, layer in layers.items() for part, tensor in write_layer(layer, form).items()}
             content["norm.weight"] = ("BF16", [3], bytes(source.randrange(256) for _ in range(6)))
             path, result = self.write(source, content, self.folder / f"in{seed}"), self.folder / f"out{seed}"
@@ -196,6 +198,58 @@ class Random(unittest.TestCase):
             for name, layer in layers.items():
                 parts = {part[len(name) + 1:]: tensor for part, tensor in made.items() if part.startswith(name + ".")}
                 self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k), layer.facts(), label)
+
+    def test_sorted_layers_keep_every_weight(self):
+        """A sorted layer has the weights of its permutation, in groups that need no index."""
+        for seed in range(checkpoints // 2):
+            source = random.Random(2000000 + seed)
+            form, target, layers = self.make(source, True)
+            layers["model.layers.0.down"] = layers.get("model.layers.0.down") or next(iter(layers.values()))
+            down = layers["model.layers.0.down"]
+            folds = source.random() < 0.5
+            content = {f"{name}.{part}": tensor for name, layer in layers.items() for part, tensor in write_layer(layer, form).items()}
+            if folds:  # a quantised layer, or a dense one, makes the activations of down
+                content["model.layers.0.up.bias"] = bias = ("F32", [down.k], bytes(source.randrange(256) for _ in range(4 * down.k)))
+                if source.random() < 0.5:
+                    zeros = [1 << (down.bits - 1)] if "symmetric" in (form, target) else range(1, 1 << down.bits)
+                    order = "natural" if form == "symmetric" and down.bits == 8 else "none"
+                    layers["model.layers.0.up"] = up = Layer(source, down.bits, down.k, 32, 16, zeros, order, "F16")
+                    parts = write_layer(up, form)
+                else:
+                    layers.pop("model.layers.0.up", None)
+                    up, parts = None, {"weight": ("BF16", [down.k, 3], bytes(source.randrange(256) for _ in range(6 * down.k)))}
+                content = {name: tensor for name, tensor in content.items() if not name.startswith("model.layers.0.up.") or name.endswith("bias")}
+                content |= {f"model.layers.0.up.{part}": tensor for part, tensor in parts.items()}
+            path, result = self.write(source, content, self.folder / f"in{seed}"), self.folder / f"out{seed}"
+            command = [program, "convert", "--from", form, "--to", target, "--input", str(path), "--output", str(result),
+                       "--sort-activation-order", *(["--fold-order", "down=up"] if folds else [])]
+            label = f"seed {seed}, {' '.join(command)}"
+            if form == target and form == "awq":
+                self.assertTrue(all(layer.order != "shuffled" for layer in layers.values()))
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), label)
+            made = self.read(result)
+            outputs = sorted(range(down.k), key=lambda i: down.groups[i])
+            for name, layer in layers.items():
+                parts = {part[len(name) + 1:]: tensor for part, tensor in made.items() if part.startswith(name + ".")}
+                inputs = sorted(range(layer.k), key=lambda i: layer.groups[i])
+                is_folded = folds and name.endswith("down")
+                if inputs == list(range(layer.k)) or is_folded:
+                    self.assertNotIn("permutation", parts, label)
+                else:
+                    self.assertEqual(parts["permutation"], ("I32", [layer.k], struct.pack(f"<{layer.k}i", *inputs)), label)
+                for order in [parts.pop("g_idx", None), parts.pop("weight_g_idx", None)]:
+                    if order:
+                        self.assertEqual(order[2], struct.pack(f"<{layer.k}i", *sorted(layer.groups)), label)
+                facts = [layer.facts()[i] for i in inputs]
+                if folds and name.endswith("up"):
+                    facts = [[row[i] for i in outputs] for row in facts]
+                self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k), facts, label)
+            if folds:
+                rows = {"bias": (bias, 4)} if up else {"bias": (bias, 4), "weight": (content["model.layers.0.up.weight"], 6)}
+                for part, (tensor, size) in rows.items():
+                    data = b"".join(tensor[2][size * i:size * (i + 1)] for i in outputs)
+                    self.assertEqual(made[f"model.layers.0.up.{part}"], (*tensor[:2], data), label)
 
     def test_products(self):
         files.program = program
@@ -231,6 +285,12 @@ class Random(unittest.TestCase):
                                                                                   files.halves(sum(activations, [])))}))
         if form == "packed":
             form = "gptq_v2" if "weight_zero_point" in tensors else "symmetric"
+        if ordered and (first, last) == (0, k) and source.random() < 0.5:  # a sorted layer needs no activation order
+            layout = "packed" if "weight_packed" in tensors else form
+            subprocess.run([program, "convert", "--from", layout, "--to", layout, "--bits", str(bits), "--sort-activation-order",
+                            "--input", str(model / "model.safetensors"), "--output", str(folder / "sorted.safetensors")],
+                           capture_output=True, check=True)
+            model, ordered = folder / "sorted.safetensors", False
         descriptor = f"w4a16_gemm:format={form},bits={bits},group_size={group_size},{files.TILES}"
         descriptor += ",activation_order=true" if ordered else ""
         done = subprocess.run([program, "run", descriptor, "--weights", str(model), "--input", str(folder / "x.safetensors"),

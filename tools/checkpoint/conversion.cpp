@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cubit/w4_order.hpp>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
 #include "tools/checkpoint/config.hpp"
+#include "tools/checkpoint/layer.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -57,16 +59,18 @@ std::optional<CheckpointLayout> parse_layout(const std::string& text) {
 
 std::string layout_names() { return w4_format_names() + ", " + kPacked; }
 
-Conversion::Conversion(const CheckpointReader& checkpoint, CheckpointLayout from, CheckpointLayout to,
-                       std::optional<int> bits, int threads)
+Conversion::Conversion(const CheckpointReader& checkpoint, ConversionRequest request)
     : checkpoint_(checkpoint),
-      from_(from),
-      to_(to),
-      threads_(threads),
-      layers_(from.is_packed ? find_packed_layers(checkpoint, bits)
-                             : find_quantised_layers(checkpoint, from.format, bits)),
-      evidence_(read_quantisation_configs(checkpoint.path())) {
+      from_(request.from),
+      to_(request.to),
+      threads_(request.threads),
+      sorts_(request.sorts_activation_order),
+      layers_(request.from.is_packed ? find_packed_layers(checkpoint, request.bits)
+                                     : find_quantised_layers(checkpoint, request.from.format, request.bits)),
+      evidence_(read_quantisation_configs(checkpoint.path())),
+      orders_(std::move(request.folds)) {
   for (const QuantisedLayer& layer : layers_) check(layer);
+  orders_.fold(checkpoint, layers_);
   plan();
 }
 
@@ -81,7 +85,7 @@ void Conversion::write(std::size_t index, OutputFile& output) const {
   for (const Item& item : items_[index]) entries.push_back(item.result);
   const std::string header = format_header(entries, checkpoint_.files()[index]->metadata());
   output.append(std::as_bytes(std::span(header)));
-  for (const Item& item : items_[index]) item.kind == Item::Kind::copied ? copy(item, output) : convert(item, output);
+  for (const Item& item : items_[index]) convert(item, output);
   output.finish();
 }
 
@@ -122,7 +126,7 @@ void Conversion::check(const QuantisedLayer& layer) {
 }
 
 /// Whether the groups are in the order of k.
-bool Conversion::check_order(const QuantisedLayer& layer) const {
+bool Conversion::check_order(const QuantisedLayer& layer) {
   const HeaderEntry& g_idx = *layer.g_idx;
   if (layer.format == W4Format::awq)
     refuse_tensor(g_idx, "awq has no activation order", "use --from gptq or gptq_v2, the format of the packer");
@@ -138,9 +142,12 @@ bool Conversion::check_order(const QuantisedLayer& layer) const {
         fmt::format("accepted: 0 to {}", layer.sizes.groups - 1));
   }
   const bool is_ordered = is_in_order(groups, layer.sizes);
-  if (to_.format == W4Format::awq && !is_ordered)
+  if (sorts_ && !is_ordered) {
+    named(layer, [&] { orders_.sort(layer, groups); });
+  } else if (to_.format == W4Format::awq && !is_ordered) {
     refuse_tensor(g_idx, "awq has no activation order, but this index is not k / group size",
-                  "accepted for such layers: gptq, gptq_v2, symmetric");
+                  "accepted for such layers: gptq, gptq_v2, symmetric; or --sort-activation-order");
+  }
   return is_ordered;
 }
 
@@ -156,22 +163,28 @@ void Conversion::plan() {
       const auto owner = owners.find(&tensor);
       if (owner == owners.end()) {
         ++others_;
-        items.push_back({Item::Kind::copied, tensor, &tensor, nullptr});
+        const bool is_reordered = orders_.outputs_of(tensor) != nullptr;
+        items.push_back({is_reordered ? Item::Kind::reordered : Item::Kind::copied, tensor, &tensor, nullptr});
       } else {
         plan_of_layer(tensor, *owner->second, items);
       }
     }
-    std::uint64_t offset = 0;
-    for (Item& item : items) {
-      std::uint64_t bytes = item.source == nullptr ? 0 : bytes_of(*item.source);
-      if (item.kind == Item::Kind::qweight || item.kind == Item::Kind::qzeros) {
-        bytes = sizeof(std::uint32_t);
-        for (const std::int64_t extent : item.result.shape) bytes *= static_cast<std::uint64_t>(extent);
-      }
-      if (item.kind == Item::Kind::shape) bytes = 2 * sizeof(std::int64_t);
-      item.result.offsets = {offset, offset + bytes};
-      offset += bytes;
-    }
+    set_offsets(items);
+  }
+}
+
+void Conversion::set_offsets(std::vector<Item>& items) {
+  std::uint64_t offset = 0;
+  for (Item& item : items) {
+    const bool is_of_source =
+        item.kind == Item::Kind::copied || item.kind == Item::Kind::reordered || item.kind == Item::Kind::scales;
+    std::uint64_t bytes = is_of_source                     ? bytes_of(*item.source)
+                          : item.kind == Item::Kind::shape ? sizeof(std::int64_t)
+                                                           : sizeof(std::uint32_t);
+    if (!is_of_source)
+      for (const std::int64_t extent : item.result.shape) bytes *= static_cast<std::uint64_t>(extent);
+    item.result.offsets = {offset, offset + bytes};
+    offset += bytes;
   }
 }
 
@@ -183,15 +196,22 @@ HeaderEntry Conversion::renamed(const HeaderEntry& tensor, const QuantisedLayer&
   return result;
 }
 
+/// The groups of a sorted layer are in order; its permutation follows, unless the layers before have taken it.
+void Conversion::plan_of_order(const HeaderEntry& g_idx, const QuantisedLayer& layer, std::vector<Item>& items) const {
+  const bool is_sorted = orders_.inputs_of(layer) != nullptr;
+  if (target_of(layer) != W4Format::awq)
+    items.push_back({is_sorted ? Item::Kind::g_idx : Item::Kind::copied, renamed(g_idx, layer, "g_idx", "weight_g_idx"),
+                     &g_idx, &layer});
+  if (is_sorted && !orders_.is_folded(layer))
+    items.push_back(
+        {Item::Kind::permutation, {layer.prefix + kPermutation, "I32", {layer.sizes.k}, {}}, nullptr, &layer});
+}
+
 void Conversion::plan_of_layer(const HeaderEntry& tensor, const QuantisedLayer& layer, std::vector<Item>& items) const {
   const W4LayerSizes& sizes = layer.sizes;
   const W4Format target = target_of(layer);
   if (&tensor == layer.shape) return;
-  if (&tensor == layer.g_idx) {
-    if (target != W4Format::awq)
-      items.push_back({Item::Kind::copied, renamed(tensor, layer, "g_idx", "weight_g_idx"), &tensor, nullptr});
-    return;
-  }
+  if (&tensor == layer.g_idx) return plan_of_order(tensor, layer, items);
   if (&tensor == layer.scales) {
     HeaderEntry scales = renamed(tensor, layer, "scales", "weight_scale");
     if (to_.is_packed != from_.is_packed) std::swap(scales.shape[0], scales.shape[1]);
@@ -224,24 +244,81 @@ void Conversion::copy(const Item& item, OutputFile& output) const {
 }
 
 void Conversion::convert(const Item& item, OutputFile& output) const {
+  switch (item.kind) {
+    case Item::Kind::copied:
+      return copy(item, output);
+    case Item::Kind::reordered:
+      return reorder_rows(item, output);
+    case Item::Kind::scales:
+      return convert_scales(item, output);
+    case Item::Kind::qweight:
+    case Item::Kind::qzeros:
+      return convert_words(item, output);
+    case Item::Kind::shape: {
+      const std::array<std::int64_t, 2> shape = {item.layer->sizes.n, item.layer->sizes.k};
+      return output.append(std::as_bytes(std::span(shape)));
+    }
+    case Item::Kind::permutation:
+      return output.append(std::as_bytes(std::span(*orders_.inputs_of(*item.layer))));
+    case Item::Kind::g_idx: {
+      auto groups = read_numbers<std::int32_t>(checkpoint_, item.source);
+      std::sort(groups.begin(), groups.end());
+      return output.append(std::as_bytes(std::span(groups)));
+    }
+  }
+}
+
+void Conversion::convert_scales(const Item& item, OutputFile& output) const {
+  auto scales = read_numbers<std::uint16_t>(checkpoint_, item.source);
+  if (const LayerOrders::Order* const order = orders_.outputs_of(*item.layer)) {
+    const std::vector<std::uint16_t> src = std::exchange(scales, std::vector<std::uint16_t>(scales.size()));
+    const auto permute = from_.is_packed ? permute_rows<std::uint16_t> : permute_columns<std::uint16_t>;
+    permute(src, *order, scales);
+  }
+  if (to_.is_packed != from_.is_packed) scales = transposed(scales, item.source->shape[0]);
+  output.append(std::as_bytes(std::span(scales)));
+}
+
+void Conversion::convert_words(const Item& item, OutputFile& output) const {
   const QuantisedLayer& layer = *item.layer;
-  if (item.kind == Item::Kind::shape) {
-    const std::array<std::int64_t, 2> shape = {layer.sizes.n, layer.sizes.k};
-    return output.append(std::as_bytes(std::span(shape)));
-  }
-  if (item.kind == Item::Kind::scales) {
-    auto scales = read_numbers<std::uint16_t>(checkpoint_, item.source);
-    if (to_.is_packed != from_.is_packed) scales = transposed(scales, item.source->shape[0]);
-    return output.append(std::as_bytes(std::span(scales)));
-  }
-  const bool is_weights = item.kind == Item::Kind::qweight;
   auto src = read_numbers<std::uint32_t>(checkpoint_, item.source);
   if (from_.is_packed && item.source != nullptr) src = transposed(src, item.source->shape[0]);
+  src = reordered_words(item, std::move(src));
   std::vector<std::uint32_t> dst(bytes_of(item.result) / sizeof(std::uint32_t));
-  const auto work = is_weights ? convert_qweight : convert_qzeros;
+  const auto work = item.kind == Item::Kind::qweight ? convert_qweight : convert_qzeros;
   named(layer, [&] { work(layer.format, target_of(layer), layer.sizes, src, dst, threads_); });
   if (to_.is_packed) dst = transposed(dst, item.result.shape[1]);
   output.append(std::as_bytes(std::span(dst)));
+}
+
+/// The source's weights or zeros, with input and output features in the order of the result.
+std::vector<std::uint32_t> Conversion::reordered_words(const Item& item, std::vector<std::uint32_t> words) const {
+  const QuantisedLayer& layer = *item.layer;
+  const LayerOrders::Order* const inputs = orders_.inputs_of(layer);
+  const LayerOrders::Order* const outputs = orders_.outputs_of(layer);
+  const bool is_weights = item.kind == Item::Kind::qweight;
+  if (inputs != nullptr && is_weights) {
+    const std::vector<std::uint32_t> src = std::exchange(words, std::vector<std::uint32_t>(words.size()));
+    reorder_inputs(layer.format, layer.sizes, *inputs, src, words, threads_);
+  }
+  if (outputs != nullptr && !words.empty()) {
+    const std::vector<std::uint32_t> src = std::exchange(words, std::vector<std::uint32_t>(words.size()));
+    const auto reorder = is_weights ? reorder_outputs : reorder_output_zeros;
+    reorder(layer.format, layer.sizes, *outputs, src, words, threads_);
+  }
+  return words;
+}
+
+/// A dense weight or a bias of a layer that makes the activations of a sorted layer.
+void Conversion::reorder_rows(const Item& item, OutputFile& output) const {
+  const auto src = read_numbers<std::byte>(checkpoint_, item.source);
+  const LayerOrders::Order& order = *orders_.outputs_of(*item.source);
+  const std::size_t row = src.size() / order.size();
+  std::vector<std::byte> dst(src.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    std::copy_n(src.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(order[i]) * row), row,
+                dst.begin() + static_cast<std::ptrdiff_t>(i * row));
+  output.append(dst);
 }
 
 }  // namespace cubit::tools

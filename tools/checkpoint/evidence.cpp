@@ -36,7 +36,7 @@ W4Reading reading_of(const std::string& descriptor) {
 }
 
 std::string contradictions_of_case(const std::string& descriptor, std::span<const cubit_tensor> inputs,
-                                   std::vector<W4Config> configs) {
+                                   std::vector<W4Config> configs, bool is_sorted) {
   const cubit_tensor* const activations = tensor_of(inputs, "activations");
   const cubit_tensor* const scales = tensor_of(inputs, "scales");
   if (tensor_of(inputs, "qweight") == nullptr || activations == nullptr || scales == nullptr) return {};
@@ -48,6 +48,7 @@ std::string contradictions_of_case(const std::string& descriptor, std::span<cons
     words.resize(static_cast<std::size_t>(zeros->shape[0] * zeros->shape[1]));
     std::memcpy(words.data(), zeros->data, words.size() * sizeof words.front());
   }
+  if (is_sorted) reading.activation_order.reset();
   W4Evidence evidence(std::move(configs));
   evidence.add("", reading, words);
   return evidence.warning();

@@ -9,9 +9,12 @@
 
 namespace cubit::tools {
 
+/// The tensor of a sorted layer that names the activation of each input feature (<cubit/w4_order.hpp>).
+inline constexpr const char* kPermutation = "permutation";
+
 inline constexpr std::string_view kLayerTensors[] = {
-    "qweight",           "qzeros",       "scales",       "g_idx",       "bias", "weight_packed",
-    "weight_zero_point", "weight_scale", "weight_g_idx", "weight_shape"};
+    "qweight",           "qzeros",       "scales",       "g_idx",        "bias",      "weight_packed",
+    "weight_zero_point", "weight_scale", "weight_g_idx", "weight_shape", kPermutation};
 
 /// All files of a checkpoint, whether they exist or not: the index and all shards that the index names, or the only
 /// safetensors file. `path` is the argument of CheckpointLayer. Throws BadInput.

@@ -32,7 +32,9 @@ metadata are copied. gptq and gptq_v2 differ only in their zeros, and a file doe
 layer that the target layout cannot store is refused: awq has no activation order, no 8-bit weights and no zero of 16;
 gptq has no zero of 0; symmetric has only the zero 8 (128 for 8-bit weights). A symmetric layer without zeros does not
 say how many bits a weight has: its g_idx says it, else --bits must. Layers may have different bits. packed is
-pack-quantized of compressed-tensors: NAME.weight_packed, weight_scale, weight_zero_point, weight_g_idx, weight_shape.)";
+pack-quantized of compressed-tensors: NAME.weight_packed, weight_scale, weight_zero_point, weight_g_idx, weight_shape.
+--sort-activation-order sorts the input features of every layer with activation order by group, and writes the order as
+NAME.permutation. cubit run applies a permutation to the activations. --fold-order puts it into the layers before.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -42,6 +44,9 @@ Examples:
   cubit convert --from gptq --to awq --input model.safetensors.index.json --output model_awq
       a checkpoint of several files, given by its index or its folder: writes files of the same names, and then a new
       index, into a folder
+  cubit convert --from gptq --to gptq --sort-activation-order --fold-order down_proj=gate_proj,up_proj --input model \
+    --output sorted
+      kernels without activation order run the result; down_proj needs no permutation of its activations
 A group index in the default order (g_idx[k] = k / group size) is left out for awq. Other files of the checkpoint's
 folder, such as config.json with its quantization_config, are not changed.
 
@@ -54,6 +59,8 @@ struct ConvertOptions {
   std::string output;
   std::optional<int> bits;  ///< none: each layer tells its own
   int threads = 0;
+  bool sorts_activation_order = false;
+  std::vector<std::string> folds;
   bool json = false;
 };
 
@@ -96,40 +103,59 @@ void write_several(const Conversion& conversion, const CheckpointReader& checkpo
   write_file(folder, index, conversion.index_of(names));
 }
 
-int convert_checkpoint(const ConvertOptions& options, Console& console) {
-  const CheckpointLayout from = layout_of("--from", options.from);
-  const CheckpointLayout to = layout_of("--to", options.to);
-  if (from == to)
+/// Throws BadInput for options that contradict each other.
+ConversionRequest request_of(const ConvertOptions& options) {
+  ConversionRequest request{layout_of("--from", options.from), layout_of("--to", options.to), options.bits, 1,
+                            options.sorts_activation_order};
+  if (request.from == request.to && !request.sorts_activation_order)
     throw BadInput("--to " + options.to, "is the format of --from already",
-                   fmt::format("accepted: another of {}", layout_names()));
-  const int threads =
+                   fmt::format("accepted: another of {}, or --sort-activation-order", layout_names()));
+  request.threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (options.bits && *options.bits != 4 && *options.bits != 8)
     throw BadInput("--bits", "is not a valid number of bits", "accepted: 4, 8");
-  if (options.bits == 8 && (from.format == W4Format::awq || to.format == W4Format::awq))
+  if (options.bits == 8 && (request.from.format == W4Format::awq || request.to.format == W4Format::awq))
     throw BadInput("--bits 8", "awq has weights of 4 bits",
                    "accepted: 4, or 8 with gptq, gptq_v2, symmetric and packed");
+  if (!options.folds.empty() && !request.sorts_activation_order)
+    throw BadInput("--fold-order", "only sorted layers have an order to fold", "give --sort-activation-order too");
+  for (const std::string& fold : options.folds) request.folds.push_back(parse_fold(fold));
+  return request;
+}
+
+int print_conversion(const ConvertOptions& options, const Conversion& conversion, bool has_index) {
+  const std::set<int> bits = conversion.bits();
+  if (options.json) {
+    nlohmann::ordered_json json = {
+        {"from", options.from},
+        {"to", options.to},
+        {"bits", bits.size() == 1 ? nlohmann::ordered_json(*bits.begin()) : nlohmann::ordered_json(bits)},
+        {"layers", conversion.layers()},
+        {"others", conversion.others()}};
+    if (options.sorts_activation_order) json["sorted"] = conversion.sorted();
+    json[has_index ? "output_folder" : "output_file"] = options.output;
+    print_json(json);
+    return kExitGood;
+  }
+  fmt::print("{} {} of {} bits from {} to {}, {} other {} copied\n", conversion.layers(),
+             conversion.layers() == 1 ? "layer" : "layers", fmt::join(bits, " and "), options.from, options.to,
+             conversion.others(), conversion.others() == 1 ? "tensor" : "tensors");
+  if (options.sorts_activation_order)
+    fmt::print("{} {} sorted by group\n", conversion.sorted(), conversion.sorted() == 1 ? "layer is" : "layers are");
+  fmt::print("written to {}\n", printable(options.output));
+  return kExitGood;
+}
+
+int convert_checkpoint(const ConvertOptions& options, Console& console) {
+  const ConversionRequest request = request_of(options);
   const CheckpointReader checkpoint(options.input);
-  const Conversion conversion(checkpoint, from, to, options.bits, threads);
+  const Conversion conversion(checkpoint, request);
   if (const std::string warning = conversion.warning(); !warning.empty()) console.say(warning);
   if (checkpoint.has_index())
     write_several(conversion, checkpoint, options.output);
   else
     write_one(conversion, checkpoint.path(), options.output);
-  const std::set<int> bits = conversion.bits();
-  if (options.json) {
-    print_json({{"from", options.from},
-                {"to", options.to},
-                {"bits", bits.size() == 1 ? nlohmann::ordered_json(*bits.begin()) : nlohmann::ordered_json(bits)},
-                {"layers", conversion.layers()},
-                {"others", conversion.others()},
-                {checkpoint.has_index() ? "output_folder" : "output_file", options.output}});
-    return kExitGood;
-  }
-  fmt::print("{} {} of {} bits from {} to {}, {} other {} copied\nwritten to {}\n", conversion.layers(),
-             conversion.layers() == 1 ? "layer" : "layers", fmt::join(bits, " and "), options.from, options.to,
-             conversion.others(), conversion.others() == 1 ? "tensor" : "tensors", printable(options.output));
-  return kExitGood;
+  return print_conversion(options, conversion, checkpoint.has_index());
 }
 
 }  // namespace
@@ -155,6 +181,13 @@ void add_convert(CLI::App& app, Context& context) {
           ->check(CLI::IsMember({4, 8}));
   command->add_option("--threads", options->threads, "Number of threads (default: number of processors)")
       ->check(CLI::Range(1, 1024));
+  command->add_flag("--sort-activation-order", options->sorts_activation_order,
+                    "Sort the input features of layers with activation order by group");
+  command
+      ->add_option("--fold-order", options->folds,
+                   "LAYER=PRODUCER,…: put the permutation of sorted layers of this name into the layers before: "
+                   "down_proj=gate_proj,up_proj")
+      ->allow_extra_args(false);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kExamples);
   command->final_callback([options, &context, bits] {

@@ -14,6 +14,7 @@
 #include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
 #include "tools/checkpoint/parallel_slice.hpp"
+#include "tools/checkpoint/permuted_activations.hpp"
 #include "tools/checkpoint/unpacked_layer.hpp"
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
@@ -122,8 +123,8 @@ void require_format_of(const UnpackedLayer& layer, const std::string& descriptor
 }
 
 /// The k of the activations, by which a layer is cut.
-std::int64_t k_of_activations(const std::optional<SafetensorsFile>& file) {
-  for (const TensorView& tensor : file ? file->tensors() : std::vector<TensorView>{})
+std::int64_t k_of_activations(const std::vector<TensorView>& tensors) {
+  for (const TensorView& tensor : tensors)
     if (tensor.name == "activations" && tensor.shape.size() == 2) return tensor.shape[1];
   throw BadInput("--tensor-parallel", "the activations say along which dimension a layer is cut",
                  "give activations [m, k] with --input");
@@ -147,13 +148,19 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
     require_format_of(*unpacked, usual);
     of_layer = unpacked->tensors();
   }
+  std::vector<TensorView> of_file = file ? file->tensors() : std::vector<TensorView>{};
+  std::optional<PermutedActivations> permuted;
+  if (const auto permutation = take_permutation(of_layer)) {
+    permuted.emplace(of_file, *permutation);
+    of_file = permuted->tensors();
+  }
   std::optional<ParallelSlice> slice;
   if (options.tensor_parallel) {
-    slice.emplace(of_layer, usual, k_of_activations(file), parse_rank(*options.tensor_parallel));
+    slice.emplace(of_layer, usual, k_of_activations(of_file), parse_rank(*options.tensor_parallel));
     of_layer = slice->tensors();
   }
   std::vector<cubit_tensor> inputs;
-  if (file) append(inputs, file->tensors());
+  append(inputs, of_file);
   append(inputs, of_layer);
   const std::vector<W4Config> configs =
       options.weights ? read_quantisation_configs(*options.weights) : std::vector<W4Config>{};
@@ -162,7 +169,7 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
     Case made = {descriptor, Problem(descriptor, inputs, numbers)};
     if (descriptor != usual)
       console.say(fmt::format("{} has the alignment of the given tensors: {}", usual, descriptor));
-    const std::string warning = contradictions_of_case(descriptor, inputs, configs);
+    const std::string warning = contradictions_of_case(descriptor, inputs, configs, permuted.has_value());
     if (!warning.empty()) console.say(warning);
     return made;
   } catch (const Error& error) {
