@@ -16,14 +16,14 @@ constexpr int kColumns = 4;  ///< columns whose sums stay in registers
 
 using Piece = std::array<double, kDepth>;  ///< of one column
 
-/// Adds the products of `depth` elements of a block of rows and of kColumns columns. One instruction adds `kTogether`
+/// Adds the products of `depth` elements of a block of rows and of kColumns columns. One instruction adds `Together`
 /// numbers.
-template <int kTogether>
+template <int Together>
 [[gnu::always_inline]] inline void add_products(const Rows* rows, const Piece* columns, int depth, BlockSums* sums) {
-  using Doubles [[gnu::vector_size(8 * kTogether)]] = double;
-  using Words [[gnu::vector_size(8 * kTogether)]] = std::int64_t;
+  using Doubles [[gnu::vector_size(8 * Together)]] = double;
+  using Words [[gnu::vector_size(8 * Together)]] = std::int64_t;
   constexpr std::int64_t kWithoutSign = std::numeric_limits<std::int64_t>::max();
-  for (int row = 0; row < kBlockRows; row += kTogether) {
+  for (int row = 0; row < kBlockRows; row += Together) {
     Doubles products[kColumns];
     Doubles magnitudes[kColumns];
     for (int column = 0; column < kColumns; ++column) {

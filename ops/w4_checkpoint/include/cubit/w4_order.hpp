@@ -59,7 +59,7 @@ inline void permute_fields(W4Format format, int bits, std::span<const std::int32
   for (int place = 0; place < 32 / bits; ++place) shifts[w4_checkpoint_detail::column_at(format, place)] = bits * place;
   const auto rows = static_cast<std::int64_t>(src.size() / columns);
   w4_checkpoint_detail::on_ranges(rows, threads, [&](std::int64_t first, std::int64_t last) {
-    for (std::size_t row = static_cast<std::size_t>(first); row < static_cast<std::size_t>(last); ++row) {
+    for (auto row = static_cast<std::size_t>(first); row < static_cast<std::size_t>(last); ++row) {
       for (std::size_t column = 0; column < columns; ++column) {
         std::uint32_t word = 0;
         for (std::size_t i = 0; i < in_word; ++i) {
@@ -80,7 +80,7 @@ inline void permute_fields_of_columns(const W4LayerSizes& sizes, std::span<const
   const auto n = static_cast<std::size_t>(sizes.n);
   const std::uint32_t mask = (1u << sizes.bits) - 1;
   w4_checkpoint_detail::on_ranges(sizes.k / sizes.in_word(), threads, [&](std::int64_t first, std::int64_t last) {
-    for (std::size_t row = static_cast<std::size_t>(first); row < static_cast<std::size_t>(last); ++row) {
+    for (auto row = static_cast<std::size_t>(first); row < static_cast<std::size_t>(last); ++row) {
       const std::span<std::uint32_t> to = dst.subspan(row * n, n);
       std::fill(to.begin(), to.end(), 0u);
       for (std::size_t place = 0; place < in_word; ++place) {
