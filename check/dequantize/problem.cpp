@@ -6,34 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 #include <utility>
 
 #include "base/parallel.hpp"
 #include "check/dequantize/random_problem.hpp"
+#include "check/gemm_problem.hpp"
 #include "check/host_tensors.hpp"
 #include "check/quantisation/row_comparison.hpp"
 #include "check/quantisation/row_sizes.hpp"
 
 namespace cubit::check::dequantize {
 namespace {
-
-double applied(GemmFunction function, double x) {
-  switch (function) {
-    case GemmFunction::relu:
-      return x < 0 ? 0 : x;
-    case GemmFunction::silu:
-      return x / (1 + std::exp(-x));
-    case GemmFunction::gelu:
-      return x * std::erfc(-x * std::numbers::sqrt2 / 2) / 2;
-    case GemmFunction::gelu_tanh:
-      return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case GemmFunction::none:
-    case GemmFunction::silu_gate:
-      break;
-  }
-  return x;
-}
 
 class DequantizeProblem final : public quantisation::RowProblem {
  public:
@@ -129,7 +112,7 @@ class DequantizeProblem final : public quantisation::RowProblem {
     quantisation::ReferenceRow expected;
     for (std::int64_t column = 0; column < shape_.columns; ++column) {
       const double product = integer(row, column) * scale("scale", row) * scale("weight_scale", column);
-      const double value = applied(descriptor_.function, product + bias[column]);
+      const double value = apply_function(descriptor_.function, product + bias[column]);
       expected.values.push_back(value + residual[column]);
       // Rounding of each step to float. No function is steeper than 1.13, and each keeps absolute precision only.
       const double magnitudes = std::fabs(product) + std::fabs(bias[column]) + std::fabs(residual[column]);

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "check/gemm_problem.hpp"
 #include "check/host_tensors.hpp"
 #include "check/w4a16_gemm/packed_shapes.hpp"
 #include "ops/element/element.hpp"

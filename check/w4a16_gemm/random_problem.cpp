@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "check/gemm_problem.hpp"
 #include "check/made_up_data.hpp"
 #include "check/random.hpp"
 #include "check/w4a16_gemm/problem.hpp"
@@ -20,36 +21,28 @@ enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, ou
 constexpr int kPatterns = 6;
 
 struct Sizes {
-  std::int64_t m = 16;
-  std::int64_t n = 1024;
-  std::int64_t k = 1024;
+  GemmSizes gemm;
   Pattern pattern = Pattern::normal;
   LaunchNumbers launch;
 };
 
 Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
-  constexpr double kMost = 1 << 24;
   Sizes sizes;
   for (const auto& [name, value] : numbers) {
-    if (name == "m") {
-      sizes.m = whole_number(name, value, 0, kMost);
-    } else if (name == "n") {
-      sizes.n = whole_number(name, value, 8, kMost);
-    } else if (name == "k") {
-      sizes.k = whole_number(name, value, 1, kMost);
-    } else if (name == "pattern") {
+    if (sizes.gemm.set_size(name, value)) continue;
+    if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "w4a16_gemm has no such size",
                     fmt::format("accepted: m, n, k, pattern, {}", LaunchNumbers::kNames));
     }
   }
-  check_sizes(descriptor, sizes.m, sizes.n, sizes.k);
-  const auto m = static_cast<double>(sizes.m);
-  const auto n = static_cast<double>(sizes.n);
-  const auto k = static_cast<double>(sizes.k);
-  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k),
-                  2 * m * (n + k) + (descriptor.is_dense() ? 2 : 1) * n * k, "ask for smaller sizes");
+  check_sizes(descriptor, sizes.gemm.m, sizes.gemm.n, sizes.gemm.k);
+  const auto m = static_cast<double>(sizes.gemm.m);
+  const auto n = static_cast<double>(sizes.gemm.n);
+  const auto k = static_cast<double>(sizes.gemm.k);
+  require_made_up(sizes.gemm.size_text(), 2 * m * (n + k) + (descriptor.is_dense() ? 2 : 1) * n * k,
+                  "ask for smaller sizes");
   return sizes;
 }
 
@@ -154,7 +147,8 @@ std::string random_help() {
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const W4a16Gemm descriptor = parse(text);
-  const auto [m, n, k, pattern, launch] = read_sizes(descriptor, numbers);
+  const auto [sizes, pattern, launch] = read_sizes(descriptor, numbers);
+  const auto [m, n, k] = sizes;
   const std::int64_t groups = groups_of(descriptor, static_cast<int>(k));
   const bool by_n = descriptor.format == W4Format::awq;
   Maker maker(descriptor, pattern, seed);

@@ -1,7 +1,5 @@
 // Implements the reference of w4a16_gemm weight by weight, as the formats define the weights.
-#include <cmath>
 #include <cstddef>
-#include <numbers>
 
 #include "check/w4a16_gemm/reference.hpp"
 #include "ops/element/element.hpp"
@@ -28,8 +26,6 @@ int stored_weight(const W4a16Gemm& descriptor, const PackedWeights& weights, int
   const int in_word = word_weights(descriptor);
   return field_of(weights.qweight[k / in_word * columns + n], descriptor.bits, k % in_word);
 }
-
-double silu(double x) { return x / (1 + std::exp(-x)); }
 
 }  // namespace
 
@@ -65,23 +61,6 @@ void weights_of_column(const W4a16Gemm& descriptor, const PackedWeights& weights
     }
     values[i] = (stored_weight(descriptor, weights, k, n) - zero) * scale;
   }
-}
-
-double apply_function(GemmFunction function, double x) {
-  switch (function) {
-    case GemmFunction::none:
-      break;
-    case GemmFunction::relu:
-      return x < 0 ? 0 : x;
-    case GemmFunction::silu:
-    case GemmFunction::silu_gate:
-      return silu(x);
-    case GemmFunction::gelu:
-      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-    case GemmFunction::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-  }
-  return x;
 }
 
 }  // namespace cubit::check::w4a16_gemm

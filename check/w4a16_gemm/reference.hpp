@@ -1,4 +1,4 @@
-// The reference of the operator w4a16_gemm: the value of a weight and of a function, in double precision.
+// The reference of the operator w4a16_gemm: the values of weights in double precision.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,5 @@ double weight_at(const W4a16Gemm& descriptor, const PackedWeights& weights, int 
 /// The values of the weights (first_k, n), (first_k + 1, n) …
 void weights_of_column(const W4a16Gemm& descriptor, const PackedWeights& weights, int n, int first_k,
                        std::span<double> values);
-
-double apply_function(GemmFunction function, double x);
 
 }  // namespace cubit::check::w4a16_gemm

@@ -12,6 +12,7 @@
 
 #include "base/parallel.hpp"
 #include "check/byte_values.hpp"
+#include "check/gemm_problem.hpp"
 #include "check/host_tensors.hpp"
 #include "check/made_up_data.hpp"
 #include "check/random.hpp"
@@ -102,7 +103,7 @@ class W8a8Problem final : public Problem {
   void check() const;
   double bytes_error(const void* got, int row, const SumRow& sums) const;
   double halves_error(const std::uint16_t* got, int row, const SumRow& sums) const;
-  double row_error(const void* got, int row) const;
+  double row_error(const void* got, int row, const SumRow& sums) const;
   double tolerance() const;
 
   W8a8Gemm descriptor_;
@@ -215,8 +216,7 @@ double W8a8Problem::halves_error(const std::uint16_t* got, int row, const SumRow
   return relative_error(std::sqrt(difference), std::max(std::sqrt(norm), 0.1 * std::sqrt(contributions)));
 }
 
-double W8a8Problem::row_error(const void* got, int row) const {
-  const SumRow sums = sums_of_row(descriptor_, operands_, row);
+double W8a8Problem::row_error(const void* got, int row, const SumRow& sums) const {
   if (descriptor_.has_byte_output()) return bytes_error(got, row, sums);
   if (descriptor_.output != W8Output::int32) return halves_error(static_cast<const std::uint16_t*>(got), row, sums);
   const auto* const found = static_cast<const std::int32_t*>(got) + static_cast<std::int64_t>(row) * columns();
@@ -238,8 +238,10 @@ double W8a8Problem::tolerance() const {
 
 Problem::Comparison W8a8Problem::compare(std::span<const void* const> got) const {
   if (got.size() != 1) reject(fmt::format("{} outputs", got.size()), "w8a8_gemm has one");
+  const std::vector<SumRow> sums = sums_of_rows(descriptor_, operands_);
   std::vector<double> errors(operands_.m());
-  parallel_for(operands_.m(), [&](std::int64_t row) { errors[row] = row_error(got[0], static_cast<int>(row)); });
+  parallel_for(operands_.m(),
+               [&](std::int64_t row) { errors[row] = row_error(got[0], static_cast<int>(row), sums[row]); });
   if (errors.empty()) return {0, tolerance(), "none"};
   const auto worst = std::max_element(errors.begin(), errors.end());
   return {*worst, tolerance(), fmt::format("row {}", worst - errors.begin())};
@@ -250,36 +252,27 @@ enum class Pattern { normal, extreme_bytes, one_sign, tiny_scales };
 constexpr int kPatterns = 4;
 
 struct Sizes {
-  std::int64_t m = 16;
-  std::int64_t n = 1024;
-  std::int64_t k = 1024;
+  GemmSizes gemm;
   Pattern pattern = Pattern::normal;
   LaunchChoice launch;
 };
 
 Sizes read_sizes(const W8a8Gemm& descriptor, const Numbers& numbers) {
-  constexpr double kMost = 1 << 24;
   Sizes sizes;
   for (const auto& [name, value] : numbers) {
-    if (name == "m") {
-      sizes.m = whole_number(name, value, 0, kMost);
-    } else if (name == "n") {
-      sizes.n = whole_number(name, value, 8, kMost);
-    } else if (name == "k") {
-      sizes.k = whole_number(name, value, 1, kMost);
-    } else if (name == "pattern") {
+    if (sizes.gemm.set_size(name, value)) continue;
+    if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
       reject(fmt::format("size {}", name), "w8a8_gemm has no such size",
              "accepted: m, n, k, pattern, decomposition, splits");
     }
   }
-  gemm::check_sizes(describe(descriptor), sizes.m, sizes.n, sizes.k);
-  const auto m = static_cast<double>(sizes.m);
-  const auto n = static_cast<double>(sizes.n);
-  const auto k = static_cast<double>(sizes.k);
-  require_made_up(fmt::format("m = {}, n = {} and k = {}", sizes.m, sizes.n, sizes.k), m * k + n * k + 6 * m * n,
-                  "ask for smaller sizes");
+  gemm::check_sizes(describe(descriptor), sizes.gemm.m, sizes.gemm.n, sizes.gemm.k);
+  const auto m = static_cast<double>(sizes.gemm.m);
+  const auto n = static_cast<double>(sizes.gemm.n);
+  const auto k = static_cast<double>(sizes.gemm.k);
+  require_made_up(sizes.gemm.size_text(), m * k + n * k + 6 * m * n, "ask for smaller sizes");
   return sizes;
 }
 
@@ -290,7 +283,7 @@ class Maker {
       : descriptor_(std::move(descriptor)), sizes_(sizes), random_(seed) {}
 
   void bytes(const char* name, std::int64_t rows) {
-    add<std::uint8_t>(name, byte_type(descriptor_.element), {rows, sizes_.k}, [&](Random& random) {
+    add<std::uint8_t>(name, byte_type(descriptor_.element), {rows, sizes_.gemm.k}, [&](Random& random) {
       if (descriptor_.element == W8Element::fp8_e4m3) return fp8_byte(random);
       const auto byte = static_cast<std::uint8_t>(random.bits() >> 32);
       if (sizes_.pattern == Pattern::extreme_bytes) return static_cast<std::uint8_t>(byte % 4 == 0 ? 127 : 128);
@@ -366,17 +359,18 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   const W8a8Gemm descriptor = parse(text);
   const Sizes sizes = read_sizes(descriptor, numbers);
   Maker maker(descriptor, sizes, seed);
-  maker.bytes("activations", sizes.m);
-  maker.bytes("weights", sizes.n);
+  maker.bytes("activations", sizes.gemm.m);
+  maker.bytes("weights", sizes.gemm.n);
   if (descriptor.output != W8Output::int32) {
     // Values of about 1: a sum of int8 is about 74² · sqrt(k).
-    const double typical = 1 / ((descriptor.element == W8Element::int8 ? 74 : 1) * std::pow(sizes.k, 0.25));
-    maker.scales("activation_scales", descriptor.activation_scale == TokenScale::token ? sizes.m : 1, typical);
-    maker.scales("weight_scales", descriptor.weight_scale == ChannelScale::channel ? sizes.n : 1, typical);
+    const double typical = 1 / ((descriptor.element == W8Element::int8 ? 74 : 1) * std::pow(sizes.gemm.k, 0.25));
+    maker.scales("activation_scales", descriptor.activation_scale == TokenScale::token ? sizes.gemm.m : 1, typical);
+    maker.scales("weight_scales", descriptor.weight_scale == ChannelScale::channel ? sizes.gemm.n : 1, typical);
   }
   if (descriptor.has_byte_output()) maker.scales("output_scale", 1, 0.03);
-  if (descriptor.bias) maker.halves("bias", {sizes.n});
-  if (descriptor.residual) maker.halves("residual", {sizes.m, output_columns(descriptor, static_cast<int>(sizes.n))});
+  if (descriptor.bias) maker.halves("bias", {sizes.gemm.n});
+  if (descriptor.residual)
+    maker.halves("residual", {sizes.gemm.m, output_columns(descriptor, static_cast<int>(sizes.gemm.n))});
   return std::make_unique<W8a8Problem>(descriptor, std::move(maker.inputs), sizes.launch);
 }
 

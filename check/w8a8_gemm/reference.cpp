@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
+#include <span>
 
+#include "base/parallel.hpp"
 #include "check/byte_values.hpp"
+#include "check/gemm_problem.hpp"
+#include "check/matrix_products.hpp"
 #include "ops/element/element.hpp"
 
 namespace cubit::check::w8a8_gemm {
@@ -34,23 +37,6 @@ double addend_at(const W8a8Gemm& descriptor, const Tensor& tensor, std::int64_t 
   return to_double(ops::w8a8_gemm::addend_type(descriptor), static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
-double apply(GemmFunction function, double x) {
-  switch (function) {
-    case GemmFunction::none:
-      break;
-    case GemmFunction::relu:
-      return x < 0 ? 0 : x;
-    case GemmFunction::silu:
-    case GemmFunction::silu_gate:
-      return x / (1 + std::exp(-x));
-    case GemmFunction::gelu:
-      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-    case GemmFunction::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-  }
-  return x;
-}
-
 /// Value and bias of a column of the weights.
 Reference biased(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
   const double scale = static_cast<double>(scale_at(*operands.activation_scales, row)) *
@@ -63,29 +49,34 @@ Reference biased(const W8a8Gemm& descriptor, const Operands& operands, const Sum
 
 }  // namespace
 
-SumRow sums_of_row(const W8a8Gemm& descriptor, const Operands& operands, int row) {
+std::vector<SumRow> sums_of_rows(const W8a8Gemm& descriptor, const Operands& operands) {
   const std::array<double, 256> values = values_of(descriptor.element);
   const int n = operands.n();
-  const int k = operands.k();
-  SumRow result{std::vector<double>(n), std::vector<double>(n)};
-  const std::uint8_t* const a = row_of(*operands.activations, row);
-  std::vector<double> own(k);
-  for (int i = 0; i < k; ++i) own[i] = values[a[i]];
-  for (int column = 0; column < n; ++column) {
-    const std::uint8_t* const b = row_of(*operands.weights, column);
-    for (int i = 0; i < k; ++i) {
-      const double product = own[i] * values[b[i]];
-      result.sums[column] += product;
-      result.absolute[column] += std::fabs(product);
+  const RowBlocks rows(operands.m(), operands.k(),
+                       [&](int row, int i) { return values[row_of(*operands.activations, row)[i]]; });
+  const auto weights_of = [&](int column, int first, std::span<double> weights) {
+    const std::uint8_t* const bytes = row_of(*operands.weights, column) + first;
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = values[bytes[i]];
+  };
+  std::vector<SumRow> result(operands.m(), {std::vector<double>(n), std::vector<double>(n)});
+  constexpr int kColumns = 8;  // they share the activations, which are read from memory once
+  parallel_for((n + kColumns - 1) / kColumns, [&](std::int64_t unit) {
+    const int first = static_cast<int>(unit) * kColumns;
+    const std::vector<ColumnSums> columns = multiply(rows, first, std::min(kColumns, n - first), weights_of);
+    for (std::size_t column = 0; column < columns.size(); ++column) {
+      for (int row = 0; row < operands.m(); ++row) {
+        result[row].sums[first + column] = columns[column].product(row);
+        result[row].absolute[first + column] = columns[column].magnitude(row);
+      }
     }
-  }
+  });
   return result;
 }
 
 Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
   if (descriptor.output == W8Output::int32) return {sums.sums[column], sums.absolute[column]};
   Reference result = biased(descriptor, operands, sums, row, column);
-  result.value = apply(descriptor.function, result.value);
+  result.value = apply_function(descriptor.function, result.value);
   if (descriptor.is_gated()) {
     const Reference up = biased(descriptor, operands, sums, row, column + operands.n() / 2);
     result.contributions = std::fabs(up.value) * result.contributions + std::fabs(result.value) * up.contributions;

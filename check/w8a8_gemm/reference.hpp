@@ -35,7 +35,8 @@ struct SumRow {
   std::vector<double> sums;      ///< [n]
   std::vector<double> absolute;  ///< [n]
 };
-SumRow sums_of_row(const W8a8Gemm& descriptor, const Operands& operands, int row);
+/// All rows, computed on several threads.
+std::vector<SumRow> sums_of_rows(const W8a8Gemm& descriptor, const Operands& operands);
 
 /// The output `column` of row `row` in double precision.
 Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column);

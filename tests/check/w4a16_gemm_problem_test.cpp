@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "check/gemm_problem.hpp"
 #include "tests/ops/w4a16_gemm_case.hpp"
 
 namespace cubit::check {
@@ -214,7 +215,6 @@ TEST(GemmProblem, AcceptsTheRoundedProductAndFindsOneWrongValue) {
 
 // The expected numbers are values of PyTorch 2's functions at a few points.
 TEST(GemmReference, FunctionsAreTheFrameworks) {
-  using w4a16_gemm::apply_function;
   EXPECT_EQ(apply_function(GemmFunction::none, -1.5), -1.5);
   EXPECT_EQ(apply_function(GemmFunction::relu, -1.5), 0);
   EXPECT_NEAR(apply_function(GemmFunction::silu, 1), 0.7310585786, 1e-9);
