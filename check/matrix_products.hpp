@@ -10,7 +10,7 @@
 
 namespace cubit::check {
 
-/// The numbers of neighbouring rows lie beside each other, so that one instruction adds several of them. The numbers of
+/// Numbers of neighbouring rows are adjacent in memory, so that one SIMD instruction adds several rows. The products of
 /// one row are added in the order of k.
 inline constexpr int kBlockRows = 8;
 using Rows = std::array<double, kBlockRows>;

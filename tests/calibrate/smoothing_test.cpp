@@ -280,7 +280,8 @@ TEST(Smoothing, SearchIsNeverWorseThanOneHalf) {
 }
 
 TEST(Smoothing, TheErrorIsThatOfInt8) {
-  // One token and one output. The inputs' scale is 1 and the weights' is 2: 0.4 rounds to 0, and 3 to 4.
+  // The problem has one token and one output. The scale of the inputs is 1 and that of the weights is 2: 0.4 rounds to
+  // 0, and 3 rounds to 4.
   SmoothSearch search({127, 0.4}, {127, 0.4F});
   const std::vector<std::int64_t> shape = {1, 2};
   search.add_layer(tensor_of("F32", shape, std::vector<float>{3, 254}), false);

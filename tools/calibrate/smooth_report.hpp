@@ -1,4 +1,4 @@
-// What cubit smooth reports: the factors and errors of each group of layers, as a table, as JSON and as pictures.
+// The reports of cubit smooth: the factors and errors of each group of layers, as a table, as JSON and as pictures.
 #pragma once
 
 #include <cubit/smooth.hpp>

@@ -14,7 +14,7 @@
 
 namespace cubit::tools {
 
-/// A name of layers, such as down_proj, and the layers beside each of them that make its activations.
+/// The name of a layer, such as down_proj, and the names of the layers of the same module that make its activations.
 struct OrderFold {
   std::string layer;
   std::vector<std::string> producers;

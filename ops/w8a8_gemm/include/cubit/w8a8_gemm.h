@@ -29,8 +29,9 @@ typedef enum cubit_w8a8_decomposition {
 } cubit_w8a8_decomposition;
 
 /* Device pointers belong to the caller and must stay valid until the launch has finished. Addresses are multiples of 16
- * bytes, those of scales of one number of 4. Strides from row to row count elements, from 0 to 2^30, and are multiples
- * of 16 bytes; the stride of an 8-bit output is a multiple of 8 bytes. All other tensors are dense.
+ * bytes. The address of a scale that is one number is a multiple of 4 bytes. Strides from row to row count elements,
+ * from 0 to 2^30, and are multiples of 16 bytes; the stride of an 8-bit output is a multiple of 8 bytes. All other
+ * tensors are dense.
  *
  * The workspace of a launch (cubit_launch in <cubit/cubit.h>) begins with counters, which must be zero before the
  * workspace's first use. A workspace serves one launch at a time; otherwise a launch may never end. */
