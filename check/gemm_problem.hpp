@@ -1,4 +1,5 @@
-// What the problems of GEMM operators share: the sizes of made-up problems, and the reference of the epilogue's functions.
+// What the problems of GEMM operators share: the sizes of made-up problems, and the reference of the epilogue's
+// functions.
 #pragma once
 
 #include <cubit/gemm_function.hpp>
