@@ -1,5 +1,5 @@
-// The operator convert_layout, which converts matrices of bytes between layouts. kernel.cpp makes and launches the
-// kernel, operator.cpp registers the operator.
+// The operator convert_layout, which converts matrices of bytes between layouts. kernel.cpp makes the kernel,
+// launch.cpp turns arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/convert_layout.hpp>
@@ -24,6 +24,8 @@ ConvertLayout parse(std::string_view text);
 
 /// Throws Failure(invalid_argument) unless both layouts hold the matrix without a partial tile.
 void check_sizes(const ConvertLayout& descriptor, std::int64_t rows, std::int64_t columns);
+
+inline constexpr int kThreads = 256;  ///< of a block
 
 codegen::KernelSource make_source(const ConvertLayout& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const ConvertLayout& descriptor);

@@ -1,5 +1,5 @@
-// The operator dequantize, which turns int8 codes and int32 sums into 16-bit values. kernel.cpp makes and launches the
-// kernel, operator.cpp registers the operator.
+// The operator dequantize, which turns int8 codes and int32 sums into 16-bit values. kernel.cpp makes the kernel,
+// launch.cpp turns arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/dequantize.hpp>
@@ -24,6 +24,9 @@ Dequantize parse(std::string_view text);
 
 /// Throws Failure(invalid_argument) for sizes that <cubit/dequantize.h> rules out.
 void check_sizes(const Dequantize& descriptor, std::int64_t rows, std::int64_t columns);
+
+inline constexpr int kThreads = 128;               ///< of a block
+int vector_columns(const Dequantize& descriptor);  ///< columns that a thread loads at once
 
 codegen::KernelSource make_source(const Dequantize& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const Dequantize& descriptor);

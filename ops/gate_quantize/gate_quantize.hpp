@@ -1,5 +1,5 @@
-// The operator gate_quantize, which multiplies rows by activated gates and quantises the products. kernel.cpp makes and
-// launches the kernel, operator.cpp registers the operator.
+// The operator gate_quantize, which multiplies rows by activated gates and quantises the products. kernel.cpp makes the
+// kernel, launch.cpp turns arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/gate_quantize.hpp>

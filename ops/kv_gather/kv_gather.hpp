@@ -1,5 +1,5 @@
-// The operator kv_gather, which reads rows of a KV cache as 16-bit values. kernel.cpp makes and launches the kernel,
-// operator.cpp registers the operator.
+// The operator kv_gather, which reads rows of a KV cache as 16-bit values. kernel.cpp makes the kernel, launch.cpp
+// turns arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/kv_gather.hpp>

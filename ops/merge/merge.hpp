@@ -1,5 +1,5 @@
-// The operator merge, which merges partial results of attention. kernel.cpp makes and launches the kernel, operator.cpp
-// registers the operator.
+// The operator merge, which merges partial results of attention. kernel.cpp makes the kernel, launch.cpp turns
+// arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/merge.hpp>
@@ -25,6 +25,7 @@ Merge parse(std::string_view text);
 int element_bytes(MergeElement element);
 std::string_view tensor_type(MergeElement element);  ///< as safetensors spells it
 int thread_channels(const Merge& descriptor);        ///< channels of a head per thread: 16 bytes of the wider type
+int thread_bytes(const Merge& descriptor, MergeElement element);  ///< of a thread's vector
 
 codegen::KernelSource make_source(const Merge& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const Merge& descriptor);

@@ -1,5 +1,5 @@
-// The operator norm_quantize, which normalises rows of activations and quantises them. kernel.cpp makes and launches
-// the kernel, operator.cpp registers the operator.
+// The operator norm_quantize, which normalises rows of activations and quantises them. kernel.cpp makes the kernel,
+// launch.cpp turns arguments into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/norm_quantize.hpp>

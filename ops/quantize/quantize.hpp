@@ -1,5 +1,5 @@
-// The operator quantize, which quantises rows of activations. kernel.cpp makes and launches the kernel, operator.cpp
-// registers the operator.
+// The operator quantize, which quantises rows of activations. kernel.cpp makes the kernel, launch.cpp turns arguments
+// into a launch, operator.cpp registers the operator.
 #pragma once
 
 #include <cubit/quantize.hpp>
