@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "check/rounding.hpp"
+
 namespace cubit::check {
 
 std::uint8_t fp8_from_float(const Fp8& type, float value) {
@@ -15,7 +17,7 @@ std::uint8_t fp8_from_float(const Fp8& type, float value) {
   const int exponent = std::max(float_exponent, type.least_exponent);
   const auto unit = std::bit_cast<float>(static_cast<std::uint32_t>(127 + type.fraction_bits - exponent) << 23);
   // The value in units of the last place, rounded half to even. A carry increments the exponent, which is correct.
-  const auto units = static_cast<int>(std::nearbyint(magnitude * unit));
+  const auto units = static_cast<int>(round_half_even(magnitude * unit));
   return static_cast<std::uint8_t>(sign | (((exponent - type.least_exponent) << type.fraction_bits) + units));
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "check/byte_values.hpp"
+#include "check/rounding.hpp"
 #include "ops/element/element.hpp"
 
 namespace cubit::check::kv_cache {
@@ -54,7 +55,7 @@ void quantise_int4(const RowFormat& format, const float* src, char* dst) {
     const std::uint16_t header[2] = {saturated_half(range / 15.f), saturated_half(lowest)};
     std::memcpy(dst + 4 * group, header, 4);
     for (int channel = group * width; channel < (group + 1) * width; ++channel) {
-      const float steps = std::nearbyint((src[channel] - lowest) * 15.f / (range + 1e-8f));
+      const float steps = round_half_even((src[channel] - lowest) * 15.f / (range + 1e-8f));
       const auto q = std::isnan(steps) ? 0U : static_cast<unsigned>(std::clamp(steps, 0.f, 15.f));
       packed[channel / 2] |= static_cast<std::uint8_t>(q << (channel % 2 * 4));
     }
@@ -77,7 +78,7 @@ void dequantise_int4(const RowFormat& format, const char* src, double* dst) {
 Fp8 fp8_of(KvFormat kv) { return kv == KvFormat::fp8_e4m3 ? kE4m3 : kE5m2; }
 
 std::uint8_t int8_from_float(float value) {
-  return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(std::nearbyint(value)));
+  return std::isnan(value) ? 0 : static_cast<std::uint8_t>(static_cast<int>(round_half_even(value)));
 }
 
 void store_nan_scale(const RowFormat& format, char* dst) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "check/byte_values.hpp"
+#include "check/rounding.hpp"
 #include "ops/element/element.hpp"
 
 namespace cubit::check::quantisation {
@@ -22,7 +23,7 @@ std::uint8_t byte_of(int code) { return static_cast<std::uint8_t>(static_cast<st
 std::uint8_t code_of(Quantised type, float x, float scale) {
   const float most = most_of(type);
   if (type == Quantised::int8)
-    return std::isnan(x) ? 0 : byte_of(static_cast<int>(std::nearbyint(std::clamp(x / scale, -most, most))));
+    return std::isnan(x) ? 0 : byte_of(static_cast<int>(round_half_even(std::clamp(x / scale, -most, most))));
   // Adding 0 turns -0 into +0.
   return fp8_from_float(kE4m3, std::isfinite(x) ? std::clamp(x / scale + 0.f, -most, most) : x - x);
 }
@@ -45,11 +46,11 @@ QuantisedRow with_zero_point(std::span<const float> row) {
   QuantisedRow result;
   result.scale = std::max(highest_steps - lowest_steps, kLeastScale);
   const float above = lowest / result.scale;
-  result.zero_point = static_cast<int>(std::nearbyint(std::clamp(-128.f - above, -128.f, 127.f)));
+  result.zero_point = static_cast<int>(round_half_even(std::clamp(-128.f - above, -128.f, 127.f)));
   for (const float x : row) {
     const float steps = x / result.scale;
     const float code = std::clamp(steps + static_cast<float>(result.zero_point), -128.f, 127.f);
-    result.bytes.push_back(byte_of(static_cast<int>(std::nearbyint(code))));
+    result.bytes.push_back(byte_of(static_cast<int>(round_half_even(code))));
   }
   return result;
 }

@@ -1,8 +1,9 @@
-// Proves that random numbers drawn by several threads are those of one thread.
+// Proves that random numbers drawn by several threads are those of one thread, and that normal ones are normal.
 #include "check/random.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace cubit::check {
@@ -38,16 +39,29 @@ TEST(RandomNumbers, AreTheSameOnAnyNumberOfThreads) {
   }
 }
 
-TEST(RandomNumbers, AreInOrderBehindASpareVariate) {
-  constexpr std::int64_t kCount = 10000;
+/// Moments and tails of a normal distribution. Six standard deviations of each estimate are allowed.
+TEST(RandomNumbers, AreNormal) {
+  constexpr int kCount = 1000000;
   Random random(5);
-  std::vector<double> expected(kCount + 1);
-  for (double& number : expected) number = random.normal();
-  Random other(5);
-  std::vector<double> numbers = {other.normal()};
-  numbers.resize(kCount + 1);
-  draw_in_order(other, kCount, 1, [&](std::int64_t i, Random& own) { numbers[i + 1] = own.normal(); });
-  EXPECT_EQ(numbers, expected);
+  double sum = 0;
+  double squares = 0;
+  int beyond_two = 0;
+  int beyond_four = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double x = random.normal();
+    sum += x;
+    squares += x * x;
+    beyond_two += std::fabs(x) > 2;
+    beyond_four += x < -4 || x > 4;
+  }
+  EXPECT_NEAR(sum / kCount, 0, 6 / std::sqrt(kCount));
+  EXPECT_NEAR(squares / kCount, 1, 6 * std::sqrt(2.0 / kCount));
+  const auto expect_share = [](int found, double beyond) {
+    const double share = std::erfc(beyond / std::sqrt(2.0));
+    EXPECT_NEAR(found, share * kCount, 6 * std::sqrt(share * kCount)) << beyond;
+  };
+  expect_share(beyond_two, 2);
+  expect_share(beyond_four, 4);
 }
 
 }  // namespace
