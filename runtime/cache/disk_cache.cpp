@@ -135,6 +135,7 @@ std::optional<Artifact> DiskCache::read(const fs::path& path, const StoreRequest
   return is_replaced ? read_once(path, request, is_replaced) : std::move(artifact);
 }
 
+/// Sets `is_replaced` if the file was replaced meanwhile; the caller then reads once more.
 std::optional<Artifact> DiskCache::read_once(const fs::path& path, const StoreRequest& request,
                                              bool& is_replaced) const {
   Content content;
@@ -155,6 +156,11 @@ std::optional<Artifact> DiskCache::read_once(const fs::path& path, const StoreRe
     content.error = ENOMEM;
   }
   if (content.error == ENOENT || content.error == ENOTDIR) return std::nullopt;
+  // Another machine has replaced the entry on a network file system after this process opened it.
+  if (content.error == ESTALE && !is_replaced) {
+    is_replaced = true;
+    return std::nullopt;
+  }
   if (!content.distrust.empty()) {
     add_one(refused_);
     warn(fmt::format("disk cache entry {} is not used: {}{}", path.string(), content.distrust, remedy_for_distrust()));

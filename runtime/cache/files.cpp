@@ -33,9 +33,15 @@ auto retried(Call call) {
   return result;
 }
 
+/// A network file system says ESTALE if it knew the path by a file, or a folder, that another machine has replaced.
 int open_file(const std::filesystem::path& path, int flags, File& file, mode_t mode = 0600) {
-  file = File(retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
-  return file.open() ? 0 : errno;
+  constexpr int kAttempts = 3;
+  int error = ESTALE;
+  for (int attempt = 0; attempt < kAttempts && error == ESTALE; ++attempt) {
+    file = File(retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
+    error = file.open() ? 0 : errno;
+  }
+  return error;
 }
 
 int write_all(int descriptor, std::string_view content) {
@@ -137,6 +143,7 @@ int try_lock(const std::filesystem::path& path, const File& file, bool is_create
   if (retried([&] { return ::flock(file.descriptor(), LOCK_EX | LOCK_NB); }) == 0) return name_error(file, path);
   const int error = errno;
   if (is_created && lacks_locks(error)) static_cast<void>(::unlink(path.c_str()));
+  if (error == ESTALE) return ENOENT;      // a network file system, and another machine has deleted the file
   return error == EBADF ? EACCES : error;  // a network file system, and the file is open only for reading
 }
 

@@ -19,23 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::SizeIs;
 
-/// A pipe on which all children wait. Closing the pipe in the parent starts all children at once.
-class StartingGate {
- public:
-  StartingGate() {
-    if (::pipe(ends_) != 0) throw std::runtime_error("pipe failed");
-  }
-  void wait_in_child() {
-    ::close(ends_[1]);
-    char byte = 0;
-    while (::read(ends_[0], &byte, 1) > 0) continue;
-  }
-  void open() { ::close(ends_[1]); }
-
- private:
-  int ends_[2];
-};
-
 /// Eight threads of one process request one kernel from one engine, and must get the same kernel.
 std::string ask_with_eight_threads(Engine& engine, const codegen::KernelSource& source) {
   std::vector<std::shared_ptr<Kernel>> kernels(8);
@@ -68,7 +51,7 @@ class EngineProcessTest : public testing::Test {
   }
 
   std::vector<std::string> ask_from_eight_processes(const std::shared_ptr<const Compiler>& compiler) {
-    StartingGate gate;
+    test::StartingGate gate;
     std::vector<test::Child> children;
     for (int i = 0; i < 8; ++i) {
       children.emplace_back([&]() -> std::string {
@@ -132,7 +115,7 @@ TEST_F(EngineProcessTest, SixtyFourProcessesOnOneColdKeyMakeOneCompile) {
   const auto counting = std::make_shared<test::CountingCompiler>(
       folder_.path() / "count",
       [](const codegen::KernelSource&) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
-  StartingGate gate;
+  test::StartingGate gate;
   std::vector<test::Child> children;
   for (int i = 0; i < 64; ++i) {
     children.emplace_back([&]() -> std::string {
@@ -193,7 +176,7 @@ TEST_F(EngineProcessTest, WhoWaitsForAFailureTriesItself) {
         // The first process that gets here fails.
         if (::mkdir(fails.c_str(), 0700) == 0) throw Failure(Status::compile_failed, "small", "first one fails");
       });
-  StartingGate gate;
+  test::StartingGate gate;
   std::vector<test::Child> children;
   for (int i = 0; i < 4; ++i) {
     children.emplace_back([&]() -> std::string {

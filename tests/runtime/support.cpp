@@ -181,4 +181,16 @@ std::string own_mounts() {
   return {};
 }
 
+StartingGate::StartingGate() {
+  if (::pipe(ends_) != 0) throw std::runtime_error("pipe failed");
+}
+
+void StartingGate::wait_in_child() {
+  ::close(ends_[1]);
+  char byte = 0;
+  while (::read(ends_[0], &byte, 1) > 0) continue;
+}
+
+void StartingGate::open() { ::close(ends_[1]); }
+
 }  // namespace cubit::runtime::test

@@ -98,6 +98,17 @@ class Child {
   int pipe_ = -1;
 };
 
+/// A pipe on which all children wait. Closing the pipe in the parent starts all children at once.
+class StartingGate {
+ public:
+  StartingGate();
+  void wait_in_child();
+  void open();
+
+ private:
+  int ends_[2];
+};
+
 /// Prefix of a child's result if this machine does not allow the experiment.
 inline constexpr std::string_view kNotAllowedHere = "not allowed here: ";
 
