@@ -88,6 +88,7 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_cache(app, context);
   cubit::tools::add_calibrate(app, context);
   cubit::tools::add_smooth(app, context);
+  cubit::tools::add_quantize_checkpoint(app, context);
   cubit::tools::add_convert(app, context);
   cubit::tools::add_devices(app, context);
   cubit::tools::add_operators(app, context);

@@ -45,18 +45,6 @@ void quantise(const float* values, std::span<const float> factors, float largest
   }
 }
 
-std::vector<float> floats_of(ValueType type, std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / bytes_of(type));
-  if (type != ValueType::f64) {
-    decode(type, bytes.data(), std::span(values));
-    return values;
-  }
-  std::vector<double> wide(values.size());
-  decode(type, bytes.data(), std::span(wide));
-  std::transform(wide.begin(), wide.end(), values.begin(), [](double value) { return static_cast<float>(value); });
-  return values;
-}
-
 }  // namespace
 
 struct SmoothSearch::State {

@@ -123,4 +123,16 @@ void decode(ValueType /*type*/, const std::byte* bytes, std::span<double> values
   std::memcpy(values.data(), bytes, values.size_bytes());
 }
 
+std::vector<float> floats_of(ValueType type, std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / bytes_of(type));
+  if (type != ValueType::f64) {
+    decode(type, bytes.data(), std::span(values));
+    return values;
+  }
+  std::vector<double> wide(values.size());
+  decode(type, bytes.data(), std::span(wide));
+  std::transform(wide.begin(), wide.end(), values.begin(), [](double value) { return static_cast<float>(value); });
+  return values;
+}
+
 }  // namespace cubit::calibrate

@@ -6,6 +6,7 @@
 #include <cubit/calibrate.hpp>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace cubit::calibrate {
 
@@ -21,5 +22,8 @@ std::uint64_t require_size(const Tensor& tensor);
 /// Decodes values.size() elements. F64 has only the second function, the other types only the first.
 void decode(ValueType type, const std::byte* bytes, std::span<float> values);
 void decode(ValueType type, const std::byte* bytes, std::span<double> values);
+
+/// Decodes all of `bytes`. F64 is rounded to float.
+std::vector<float> floats_of(ValueType type, std::span<const std::byte> bytes);
 
 }  // namespace cubit::calibrate

@@ -70,7 +70,7 @@ extern size_t workspace_bytes;
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-Wno-unused"]
 
 LAYER = "model.layers.0.mlp.down_proj."
-# Files that commands of the pages read: name, then each tensor's type, shape and two bytes that fill it.
+# Files that commands of the pages read: name, then each tensor's type, shape and the bytes that fill it repeatedly.
 STAND_INS = {
     "x.safetensors": {"activations": ("F16", [4, 512], b"\x00\x2c")},
     "weights.safetensors": {"weights": ("F16", [256, 512], b"\x66\x2e")},
@@ -80,6 +80,9 @@ STAND_INS = {
                           LAYER + "qzeros": ("I32", [4, 32], b"\x77\x77"),
                           LAYER + "scales": ("F16", [4, 256], b"\x00\x20"),
                           "lm_head.weight": ("F16", [256, 512], b"\x66\x2e")},
+    "dense.safetensors": {"model.layers.0.mlp.up_proj.weight": ("F16", [256, 512], b"\x66\x2e")},
+    "x8.safetensors": {"activations": ("I8", [4, 512], b"\x11\xe2"),
+                       "activation_scales": ("F32", [4], b"\x00\x00\x80\x3c")},
 }
 
 
@@ -146,7 +149,7 @@ def safetensors(tensors: dict) -> bytes:
     """The bytes of a safetensors file."""
     header, data = {}, b""
     for name, (kind, shape, pattern) in tensors.items():
-        count = {"U8": 1, "F16": 2, "I32": 4}[kind]
+        count = {"U8": 1, "I8": 1, "F16": 2, "I32": 4, "F32": 4}[kind]
         for size in shape:
             count *= size
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + count]}

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <system_error>
 
 #include "files/safetensors/reader.hpp"
@@ -109,16 +110,20 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
   const std::string file = checkpoint_file(path);
   std::vector<std::string> seen;
   const auto has = [&](const char* part) { return std::find(seen.begin(), seen.end(), prefix_ + part) != seen.end(); };
+  const auto kind = [&] {
+    if (!has("weight") || has("qweight") || has("weight_packed")) return Kind::words;
+    return has("weight_scale") ? Kind::eight_bit : Kind::dense;
+  };
   if (!file.ends_with(".json")) {
     const SafetensorsReader reader(file);
     for (const HeaderEntry& tensor : reader.tensors()) seen.push_back(tensor.name);
-    is_dense_ = has("weight") && !has("qweight") && !has("weight_packed");
+    kind_ = kind();
     files_.emplace_back(reader, [&](const std::string& name) { return is_of_layer(name); });
     add_tensors(files_.back());
   } else {
     const auto index = parse_checkpoint_index(read_checkpoint_index(file), file);
     for (const auto& [tensor, shard] : index) seen.push_back(tensor);
-    is_dense_ = has("weight") && !has("qweight") && !has("weight_packed");
+    kind_ = kind();
     std::map<std::string, std::vector<std::string>> shards;
     for (const auto& [tensor, shard] : index)
       if (is_of_layer(tensor)) shards[shard].push_back(tensor);
@@ -138,8 +143,10 @@ CheckpointLayer::CheckpointLayer(const std::string& path, const std::string& lay
 bool CheckpointLayer::is_of_layer(const std::string& tensor) const {
   if (!tensor.starts_with(prefix_)) return false;
   const std::string_view part = std::string_view(tensor).substr(prefix_.size());
-  if (is_dense_) return part == "weight" || part == "bias";
-  return std::find(std::begin(kLayerTensors), std::end(kLayerTensors), part) != std::end(kLayerTensors);
+  if (kind_ == Kind::dense) return part == "weight" || part == "bias";
+  const std::span<const std::string_view> names =
+      kind_ == Kind::words ? std::span<const std::string_view>(kLayerTensors) : kEightBitTensors;
+  return std::find(names.begin(), names.end(), part) != names.end();
 }
 
 void CheckpointLayer::read_shard(const std::string& path, const std::vector<std::string>& names) {

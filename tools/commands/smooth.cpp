@@ -1,7 +1,6 @@
 // cubit smooth: folds the factors of SmoothQuant into a checkpoint. Only the weights of one layer are in memory at a
 // time.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "files/input_file.hpp"
 #include "files/output_file.hpp"
 #include "files/output_folder.hpp"
 #include "files/text/error.hpp"
@@ -25,6 +23,7 @@
 #include "files/text/quote.hpp"
 #include "tools/calibrate/smooth_report.hpp"
 #include "tools/checkpoint/reader.hpp"
+#include "tools/new_checkpoint/whole_folder.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {
@@ -49,7 +48,6 @@ Examples:
 Exit code: 0 success; 1 the output could not be written; 2 bad input.)";
 
 constexpr std::uint64_t kPartBytes = std::uint64_t{16} << 20;  ///< tensors are copied in parts of this size
-constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;
 
 struct SmoothOptions {
   std::string checkpoint;
@@ -63,20 +61,10 @@ struct SmoothOptions {
   bool json = false;
 };
 
-std::string whole_text(const std::string& path) {
-  const InputFile file(path);
-  if (file.bytes() > kLargestText) throw BadInput(path, "is too large", "accepted: at most 16 MiB");
-  std::string text(file.bytes(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
-fs::path folder_of(const CheckpointReader& checkpoint) { return fs::path(checkpoint.path()).parent_path(); }
-
 Mapping mapping_of(const SmoothOptions& options, const CheckpointReader& checkpoint) {
   if (!options.mapping.empty()) return Mapping::parse(whole_text(options.mapping), options.mapping);
   if (!options.architecture.empty()) return Mapping::of_model_type(options.architecture);
-  const std::string path = (folder_of(checkpoint) / "config.json").string();
+  const std::string path = folder_of(checkpoint) + "/config.json";
   constexpr const char* kWanted = "give --architecture or --mapping";
   if (!fs::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
   const auto config = nlohmann::json::parse(whole_text(path), nullptr, false);
@@ -95,36 +83,6 @@ std::optional<double> given_alpha(const std::string& text) {
     throw BadInput("--alpha " + text, "is not a share", "accepted: search, or a number from 0 to 1");
   return alpha;
 }
-
-/// A folder that appears with all of its files or not at all.
-class WholeFolder {
- public:
-  explicit WholeFolder(const std::string& path) : path_(path), temporary_(path) {
-    while (temporary_.ends_with('/')) temporary_.pop_back();
-    temporary_ += fmt::format(".partial-{}", ::getpid());
-    std::error_code error;
-    if (path.empty() || (fs::exists(path) && !(fs::is_directory(path) && fs::is_empty(path, error))))
-      throw BadInput("--output " + quote(path), "is not a new or empty folder", "give another folder");
-    make_folder(temporary_, "--output");
-  }
-  ~WholeFolder() {
-    std::error_code error;
-    fs::remove_all(temporary_, error);
-  }
-  WholeFolder(const WholeFolder&) = delete;
-  WholeFolder& operator=(const WholeFolder&) = delete;
-
-  std::string file(const std::string& name) const { return (fs::path(temporary_) / name).string(); }
-  void publish() {
-    std::error_code error;
-    fs::rename(temporary_, path_, error);
-    if (error) throw WorkFailed(path_, "cannot be written: " + error.message());
-  }
-
- private:
-  std::string path_;
-  std::string temporary_;
-};
 
 class Smoother {
  public:
@@ -173,7 +131,7 @@ class Smoother {
       write_one(*file, folder.file(name));
     }
     console_.status("");
-    copy_others(folder);
+    copy_texts(folder_of(checkpoint_), folder);
     if (checkpoint_.has_index())
       OutputFile(folder.file(fs::path(checkpoint_.path()).filename().string()))
           .commit_text(checkpoint_.index_of(names, bytes_));
@@ -279,22 +237,6 @@ class Smoother {
       console_.progress(written_ / kMebi, bytes_ / kMebi + 1, "MiB, " + tensor.name);
     }
   }
-  /// Copies config.json and the files beside config.json, such as the tokenizer. Leaves out weights in other formats
-  /// and the index.
-  void copy_others(const WholeFolder& folder) const {
-    const fs::path source = folder_of(checkpoint_).empty() ? "." : folder_of(checkpoint_);
-    if (!fs::exists(source / "config.json")) return;
-    for (const auto& entry : fs::directory_iterator(source)) {
-      const std::string name = entry.path().filename().string();
-      const std::string end = entry.path().extension().string();
-      const bool is_wanted = end == ".json" || end == ".txt" || end == ".model" || end == ".jinja";
-      if (!entry.is_regular_file() || !is_wanted || name.ends_with(".index.json")) continue;
-      std::error_code error;
-      fs::copy_file(entry.path(), folder.file(name), error);
-      if (error) throw WorkFailed(entry.path().string(), "cannot be copied: " + error.message());
-    }
-  }
-
   struct LayerFactors {
     std::shared_ptr<const std::vector<float>> factors;
     std::string layer;
@@ -316,7 +258,7 @@ class Smoother {
 
 int run_smooth(const SmoothOptions& options, Context& context) {
   Smoother smoother(options, context.console);
-  WholeFolder folder(options.output);
+  WholeFolder folder(options.output, "--output", "");
   smoother.choose();
   smoother.write(folder);
   const SmoothReport& report = smoother.report();

@@ -79,6 +79,7 @@ void add_bundle(CLI::App& app, Context& context);
 void add_cache(CLI::App& app, Context& context);
 void add_calibrate(CLI::App& app, Context& context);
 void add_smooth(CLI::App& app, Context& context);
+void add_quantize_checkpoint(CLI::App& app, Context& context);
 void add_convert(CLI::App& app, Context& context);
 void add_devices(CLI::App& app, Context& context);
 void add_operators(CLI::App& app, Context& context);

@@ -11,6 +11,7 @@
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
 #include "tools/checkpoint/config.hpp"
+#include "tools/checkpoint/eight_bit_layer.hpp"
 #include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
 #include "tools/checkpoint/parallel_slice.hpp"
@@ -147,6 +148,11 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
     unpacked.emplace(of_layer);
     require_format_of(*unpacked, usual);
     of_layer = unpacked->tensors();
+  }
+  std::optional<EightBitLayer> eight_bit;
+  if (is_eight_bit_layer(of_layer)) {
+    eight_bit.emplace(of_layer, usual);
+    of_layer = eight_bit->tensors();
   }
   std::vector<TensorView> of_file = file ? file->tensors() : std::vector<TensorView>{};
   std::optional<PermutedActivations> permuted;
