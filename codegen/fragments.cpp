@@ -75,6 +75,7 @@ constexpr std::string_view kM16N8K16Int = "Matrix Fragments for mma.m16n8k16 wit
 constexpr std::string_view kM16N8K32 = "Matrix Fragments for mma.m16n8k32";
 constexpr std::string_view kM16N8K64 = "Matrix Fragments for mma.m16n8k64";
 constexpr std::string_view kWgmma = "Register Fragments for wgmma.mma_async.m64nNk16";
+constexpr std::string_view kWgmmaBytes = "Register Fragments for wgmma.mma_async.m64nNk32";
 constexpr std::string_view kLdmatrix = "Warp-level matrix load instruction: ldmatrix";
 constexpr std::string_view kStmatrix = "Warp-level matrix store instruction: stmatrix";
 constexpr std::string_view kMovmatrix = "Warp-level matrix transpose instruction: movmatrix";
@@ -136,6 +137,7 @@ constexpr std::array kMaps = {
 
     // The fragment of one warp: 16 of the 64 rows and eight of the N columns. See warpgroup_accumulator().
     map("wgmma.m64k16 A, 16-bit", kWgmma, 16, 16, 16, kA2Rows16K16, kRowLanes2),
+    map("wgmma.m64k32 A, 8-bit", kWgmmaBytes, 16, 32, 8, kA4Rows16K32, kRowLanes4),
     map("wgmma.m64n8 D, 32-bit", kWgmma, 16, 8, 32, kA2Rows16, kRowLanes2),
 
     // row: the lane whose address names the 16-byte row in shared memory; column: the 16-bit element within that row.

@@ -90,6 +90,7 @@ void add_large_shapes(Formulas& f) {
 
 void add_wgmma_and_moves(Formulas& f) {
   f["wgmma.m64k16 A, 16-bit"] = f["mma.m16n8k16 A, 16-bit"];
+  f["wgmma.m64k32 A, 8-bit"] = f["mma.m16n8k32 A, 8-bit"];
   f["wgmma.m64n8 D, 32-bit"] = accumulator16;
   // Register r of a matrix instruction belongs to matrix r. Row j of the matrix is the row at which lane 8r + j
   // points.

@@ -1,8 +1,10 @@
 // Cases of wgmma. Products of integers, whose sums are exact in any order, test the matrix layouts. Products whose sums
 // are not exact test the order of adding. Their model is the CPU device's assumption, written a second time in double
 // precision, because no manual states how wgmma adds. A recording that differs shows how a GPU adds.
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "codegen/fragments.hpp"
 #include "tests/conformance/elementwise.hpp"
@@ -14,24 +16,41 @@ namespace {
 using tests::WgmmaNumbers;
 using tests::WgmmaProduct;
 
-constexpr int kFractionBits = 25;
-
-float cut(double value) {
-  const auto nearest = static_cast<float>(value);
-  return std::abs(static_cast<double>(nearest)) > std::abs(value) ? std::nextafter(nearest, 0.f) : nearest;
+/// Fraction bits of the terms of a sum, and of the sum.
+struct Precision {
+  int of_terms;
+  int of_sum;
+};
+Precision precision_of(const WgmmaProduct& product) {
+  return product.element_bytes() == 1 ? Precision{13, 13} : Precision{25, 23};
 }
 
-/// The products of one step and the addend, each truncated after 25 bits from the largest exponent. A product's
-/// exponent is the sum of its factors' exponents.
-float step_sum(const double* a, const double* b, double sign, float addend) {
+float cut(double value, int fraction_bits) {
+  const double unit = std::ldexp(1.0, std::ilogb(value) - fraction_bits);
+  return static_cast<float>(std::trunc(value / unit) * unit);
+}
+
+/// The products of one step and the addend, each truncated after the fraction bits from the largest exponent. A
+/// product's exponent is the sum of its factors' exponents.
+double step_sum(const WgmmaProduct& product, const double* a, const double* b, double addend) {
+  const Precision precision = precision_of(product);
+  const double sign = product.scale_a * product.scale_b;
   int largest = addend == 0 ? -1000 : std::ilogb(addend);
-  for (int k = 0; k < WgmmaProduct::kStep; ++k) {
+  for (int k = 0; k < product.step(); ++k) {
     if (a[k] != 0 && b[k] != 0) largest = std::max(largest, std::ilogb(a[k]) + std::ilogb(b[k]));
   }
-  const auto aligned = [&](double term) { return std::trunc(std::ldexp(term, kFractionBits - largest)); };
-  double sum = aligned(static_cast<double>(addend));
-  for (int k = 0; k < WgmmaProduct::kStep; ++k) sum += aligned(sign * a[k] * b[k]);
-  return sum == 0 ? 0.f : cut(std::ldexp(sum, largest - kFractionBits));
+  const auto aligned = [&](double term) { return std::trunc(std::ldexp(term, precision.of_terms - largest)); };
+  double sum = aligned(addend);
+  for (int k = 0; k < product.step(); ++k) sum += aligned(sign * a[k] * b[k]);
+  return sum == 0 ? 0 : cut(std::ldexp(sum, largest - precision.of_terms), precision.of_sum);
+}
+
+/// The sum of one step, exact, then clamped or reduced to 32 bits.
+double integer_step_sum(const WgmmaProduct& product, const double* a, const double* b, double addend) {
+  double sum = addend;
+  for (int k = 0; k < product.step(); ++k) sum += a[k] * b[k];
+  if (product.saturates) return std::clamp(sum, double{INT32_MIN}, double{INT32_MAX});
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(sum)));
 }
 
 std::vector<std::byte> modelled(const WgmmaProduct& product) {
@@ -40,12 +59,14 @@ std::vector<std::byte> modelled(const WgmmaProduct& product) {
   for (unsigned thread = 0; thread < product.threads; ++thread) {
     for (int i = 0; i < product.n / 2; ++i) {
       const codegen::Element at = codegen::warpgroup_accumulator(static_cast<int>(thread), i);
-      float sum = numbers.c[static_cast<std::size_t>(at.row * product.n + at.column)];
-      for (int k = 0; k < WgmmaProduct::kK; k += WgmmaProduct::kStep) {
-        sum = step_sum(numbers.a.data() + at.row * WgmmaProduct::kK + k,
-                       numbers.b.data() + at.column * WgmmaProduct::kK + k, product.scale_a * product.scale_b, sum);
+      double sum = numbers.c[static_cast<std::size_t>(at.row * product.n + at.column)];
+      for (int k = 0; k < product.k(); k += product.step()) {
+        const auto step = product.is_integer() ? integer_step_sum : step_sum;
+        sum = step(product, numbers.a.data() + at.row * product.k() + k, numbers.b.data() + at.column * product.k() + k,
+                   sum);
       }
-      const auto word = std::bit_cast<std::uint32_t>(sum);
+      const std::uint32_t word = product.is_integer() ? static_cast<std::uint32_t>(static_cast<std::int32_t>(sum))
+                                                      : std::bit_cast<std::uint32_t>(static_cast<float>(sum));
       const auto* const first = reinterpret_cast<const std::byte*>(&word);
       bytes.insert(bytes.end(), first, first + sizeof word);
     }

@@ -24,7 +24,10 @@ struct Sum {
   std::array<double, 64> a = {};
   std::array<double, 64> b = {};
 
-  std::uint32_t on(int sm) const {
+  std::uint32_t on(int sm) const { return sum(runtime::cpu::tensor_core(sm, factor)); }
+  std::uint32_t of_warpgroup() const { return sum(runtime::cpu::warpgroup_tensor_core(factor)); }
+
+  std::uint32_t sum(const runtime::cpu::TensorCore& core) const {
     std::array<std::uint32_t, 16 * 64> a_bits{};
     std::array<std::uint32_t, 8 * 64> b_bits{};
     std::array<std::uint32_t, 16 * 8> c_bits{};
@@ -36,8 +39,7 @@ struct Sum {
       b_bits[i] = bits(factor, b[i]);
     }
     c_bits[0] = bits(result, c);
-    multiply_add(runtime::cpu::tensor_core(sm, factor), {factor, factor, result, 16, k}, a_bits.data(), b_bits.data(),
-                 c_bits.data());
+    multiply_add(core, {factor, factor, result, 16, k}, a_bits.data(), b_bits.data(), c_bits.data());
     return c_bits[0];
   }
 };
@@ -108,6 +110,32 @@ TEST(TensorCore, RoundsHalvesToNearestEven) {
   EXPECT_EQ(sum.on(90), 0x6800u);
   sum.c = 0x1p11 + 2;
   EXPECT_EQ(sum.on(90), 0x6802u);
+}
+
+TEST(TensorCore, WgmmaKeepsThirteenBitsOfAll32Products) {
+  Sum sum = products(0x1p-7, 0, 1);
+  sum.factor = Format::e4m3;
+  sum.k = 32;
+  sum.b[0] = 0x1p-6;
+  sum.c = 1;
+  EXPECT_EQ(float_of(sum.of_warpgroup()), 1 + 0x1p-13F);
+  sum.b[0] = 0x1p-7;
+  EXPECT_EQ(float_of(sum.of_warpgroup()), 1);
+  sum.c = 0x1.fffffep0;
+  EXPECT_EQ(float_of(sum.of_warpgroup()), 0x1.fff8p0F);
+  // Ada sums each half of k by itself, so that the products of the second half are not cut by the first.
+  Sum halves = products(0x1p-7, 16, 16);
+  halves.factor = Format::e4m3;
+  halves.k = 32;
+  halves.a[0] = halves.b[0] = 0x1p4;
+  halves.a[1] = -0x1p4;
+  halves.b[1] = 0x1p4;
+  EXPECT_EQ(float_of(halves.on(89)), 16 * 0x1p-7F);
+  EXPECT_EQ(float_of(halves.of_warpgroup()), 0);
+}
+
+TEST(TensorCore, WgmmaOfSixteenBitsIsThatOfMma) {
+  EXPECT_EQ(&runtime::cpu::warpgroup_tensor_core(Format::f16), &runtime::cpu::tensor_core(90, Format::f16));
 }
 
 TEST(TensorCore, AdaKeepsThirteenBitsOfEightBitFormats) {

@@ -121,6 +121,17 @@ std::vector<float> run_kernel(const std::string& text, const char* entry, std::u
 
 constexpr int kTiles = 5;
 
+/// The same kernels with wgmma of e4m3 ones: K = 32 · tiles.
+std::string of_bytes() {
+  std::string text = replaced(kTemplate, "m64n8k16.f32.bf16.bf16", "m64n8k32.f32.e4m3.e4m3");
+  text = replaced(text, "p, 1, 1, 0;", "p, 1, 1;");
+  text = replaced(text, "= 0x3f80;", "= 0x3838;");
+  for (int i = 0; i < 2; ++i)
+    text = replaced(text, "{0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80}",
+                    "{0x38383838, 0x38383838, 0x38383838, 0x38383838}");
+  return text;
+}
+
 std::vector<float> run_product(const std::string& from = "", const std::string& to = "") {
   return run_kernel(replaced(kTemplate, from, to), "product", 160, kTiles);
 }
@@ -188,6 +199,23 @@ TEST_F(WgmmaAsync, SharedMemoryIsReadUntilTheWait) {
 
 TEST_F(WgmmaAsync, TilesAreWaitedFor) {
   EXPECT_THAT(failure_of_product("    wait(&full[i & 1], i >> 1 & 1);\n", ""), HasSubstr("after the write by warp 4"));
+}
+
+// ---- the same with bytes ----
+
+TEST_F(WgmmaAsync, SumsTilesOfBytes) {
+  for (const float x : run_kernel(of_bytes(), "product", 160, kTiles)) ASSERT_EQ(x, 32.f * kTiles);
+}
+
+TEST_F(WgmmaAsync, WatchesTilesOfBytes) {
+  const auto failure = [](const std::string& from, const std::string& to) {
+    return failure_of_run([&] { run_kernel(replaced(of_bytes(), from, to), "product", 160, kTiles); });
+  };
+  EXPECT_THAT(failure("wait_group<0>();\n    arrive", "arrive"), HasSubstr("an accumulator is read while"));
+  EXPECT_THAT(failure("    wgmma_fence();\n", ""), HasSubstr("there is no wgmma.fence"));
+  EXPECT_THAT(failure("      proxy_fence();\n", ""), HasSubstr("is used by wgmma without a fence.proxy.async"));
+  EXPECT_THAT(failure("wait_group<0>();\n    arrive(&empty[i & 1]);", "arrive(&empty[i & 1]);\n    wait_group<0>();"),
+              HasSubstr("race in shared memory"));
 }
 
 }  // namespace

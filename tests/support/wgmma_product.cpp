@@ -18,7 +18,7 @@ using std::size_t;
 using Words = std::vector<std::uint32_t>;
 
 constexpr int kAlignment = 4096;  // alignment of the largest swizzle pattern, and bytes that 256 threads copy at once
-constexpr int kWordsOfA = 4 * WgmmaProduct::kK / WgmmaProduct::kStep;  // registers of one thread
+constexpr int kWordsOfA = 4 * WgmmaProduct::kSteps;  // registers of one thread
 
 int rounded_up(int bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -26,17 +26,26 @@ int rounded_up(int bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlig
 int first_b(const WgmmaProduct& p) { return p.a_in_registers ? 0 : rounded_up(p.a().bytes()); }
 int image_bytes(const WgmmaProduct& p) { return first_b(p) + rounded_up(p.b().bytes()); }
 
-/// Bits of a normal number that the type can represent.
+/// Bits of a normal number or an integer that the type can represent.
 std::uint16_t bits_of(std::string_view type, double value) {
   if (type == "bf16") return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
+  if (type == "s8") return static_cast<std::uint8_t>(static_cast<int>(value));
   if (value == 0) return 0;
-  constexpr int kMantissaBits = 10;
-  constexpr int kBias = 15;
+  const bool is_byte = type == "e4m3";
+  const int mantissa_bits = is_byte ? 3 : 10;
+  const int bias = is_byte ? 7 : 15;
   const int exponent = std::ilogb(value);
-  const auto mantissa = static_cast<int>(std::ldexp(std::abs(value), kMantissaBits - exponent));
-  const int magnitude = (exponent + kBias - 1) * (1 << kMantissaBits) + mantissa;
-  return static_cast<std::uint16_t>(magnitude | (value < 0 ? 0x8000 : 0));
+  const auto mantissa = static_cast<int>(std::ldexp(std::abs(value), mantissa_bits - exponent));
+  const int magnitude = (exponent + bias - 1) * (1 << mantissa_bits) + mantissa;
+  return static_cast<std::uint16_t>(magnitude | (value < 0 ? (is_byte ? 0x80 : 0x8000) : 0));
 }
+
+std::uint32_t bits_of_sum(const WgmmaProduct& p, double value) {
+  return p.is_integer() ? static_cast<std::uint32_t>(static_cast<std::int32_t>(value))
+                        : std::bit_cast<std::uint32_t>(static_cast<float>(value));
+}
+
+const char* result_type(const WgmmaProduct& p) { return p.is_integer() ? "s32" : "f32"; }
 
 std::string registers(const char* name, int first, int count) {
   std::string text = "{";
@@ -47,7 +56,7 @@ std::string registers(const char* name, int first, int count) {
 /// Copies the image into shared memory and loads the registers of A and C.
 std::string beginning(const WgmmaProduct& p) {
   std::string text = fmt::format(R"(
-    .reg .f32 %acc<{0}>; .reg .b32 %a<16>; .reg .b64 %desc<2>; .reg .pred %first, %more;
+    .reg .{6} %acc<{0}>; .reg .b32 %a<16>; .reg .b64 %desc<2>; .reg .pred %first, %more;
     setp.ne.u32 %first, 1, 1; setp.eq.u32 %more, 1, 1;
     mov.u32 %r9, image; shl.b32 %r0, %t, 4; mov.u64 %d0, %in;
     $copy: cvt.u64.u32 %d1, %r0; add.u64 %d1, %d0, %d1; ld.global.v4.u32 {{%r1,%r2,%r3,%r4}}, [%d1];
@@ -58,51 +67,62 @@ std::string beginning(const WgmmaProduct& p) {
     mad.wide.u32 %d3, %r10, {5}, %in; mad.wide.u32 %out, %t, {5}, %out;
 )",
                                  p.n / 2, image_bytes(p), 16 * p.threads, 4 * kWordsOfA,
-                                 4 * kWordsOfA * WgmmaProduct::kWarpgroup, 2 * p.n);
+                                 4 * kWordsOfA * WgmmaProduct::kWarpgroup, 2 * p.n, result_type(p));
   for (int i = 0; i < kWordsOfA; ++i) text += fmt::format("ld.global.b32 %a{}, [%d2+{}];\n", i, 4 * i);
-  for (int i = 0; i < p.n / 2; ++i) text += fmt::format("ld.global.f32 %acc{}, [%d3+{}];\n", i, 4 * i);
+  for (int i = 0; i < p.n / 2; ++i) text += fmt::format("ld.global.{} %acc{}, [%d3+{}];\n", result_type(p), i, 4 * i);
   return text + "shr.u32 %r11, %r9, 4; cvt.u64.u32 %d4, %r11; wgmma.fence.sync.aligned;\n";
 }
 
-std::string multiplication(const WgmmaProduct& p, int k) {
-  const int step = k / WgmmaProduct::kStep;
+/// The operands behind scale-d. Integers have no signs, and bytes have no transposition.
+std::string immediates(const WgmmaProduct& p) {
+  if (p.is_integer()) return "";
+  const std::string signs = fmt::format(", {}, {}", p.scale_a, p.scale_b);
+  if (p.element_bytes() == 1) return signs;
+  return signs + (p.a_in_registers ? "" : p.a_is_m_major ? ", 1" : ", 0") + (p.b_is_n_major ? ", 1" : ", 0");
+}
+
+std::string multiplication(const WgmmaProduct& p, int step) {
+  const int k = step * p.step();
   const std::string a = p.a_in_registers ? registers("a", 4 * step, 4) : "%desc0";
-  const std::string transposed_a = p.a_in_registers ? "" : p.a_is_m_major ? "1, " : "0, ";
   return fmt::format(
       "add.u64 %desc0, %d4, {}; add.u64 %desc1, %d4, {};\n"
-      "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {}, {}, %desc1, {}, {}, {}, {}{};\n",
+      "wgmma.mma_async.sync.aligned.m64n{}k{}{}.{}.{}.{} {}, {}, %desc1, {}{};\n",
       p.a().descriptor() + static_cast<std::uint64_t>(p.a().start(k) / 16),
-      p.b().descriptor() + static_cast<std::uint64_t>((first_b(p) + p.b().start(k)) / 16), p.n, p.type, p.type,
-      registers("acc", 0, p.n / 2), a, k == 0 && !p.adds ? "%first" : "%more", p.scale_a, p.scale_b, transposed_a,
-      p.b_is_n_major ? 1 : 0);
+      p.b().descriptor() + static_cast<std::uint64_t>((first_b(p) + p.b().start(k)) / 16), p.n, p.step(),
+      p.saturates ? ".satfinite" : "", result_type(p), p.type, p.type, registers("acc", 0, p.n / 2), a,
+      step == 0 && !p.adds ? "%first" : "%more", immediates(p));
 }
 
 }  // namespace
 
-int WgmmaOperand::tile_bytes() const { return swizzle * (is_mn_major ? WgmmaProduct::kK : rows); }
+int WgmmaOperand::tile_bytes() const { return swizzle * (is_mn_major ? k() : rows); }
 
 int WgmmaOperand::bytes() const {
-  if (swizzle == 0) return rows * WgmmaProduct::kK * 2;
-  return tile_bytes() * (is_mn_major ? (rows + width() - 1) / width() : WgmmaProduct::kK / width());
+  if (swizzle == 0) return rows * k() * element_bytes;
+  return tile_bytes() * (is_mn_major ? (rows + width() - 1) / width() : k() / width());
 }
 
-// Core matrices have 128 bytes. The two strides are different.
-int WgmmaOperand::core_stride_mn() const { return is_mn_major ? 128 : 128 * (WgmmaProduct::kK / 8); }
-int WgmmaOperand::core_stride_k() const { return is_mn_major ? 128 * (rows / 8) : 128; }
+// Core matrices have 128 bytes: 8 chunks, one per row (K-major) or per k (MN-major). The two strides are different.
+int WgmmaOperand::core_stride_mn() const { return is_mn_major ? 128 : 128 * (k() / chunk_elements()); }
+int WgmmaOperand::core_stride_k() const { return is_mn_major ? 128 * (rows / chunk_elements()) : 128; }
 
 int WgmmaOperand::place(int i, int k) const {
   const int along = is_mn_major ? i : k;   // contiguous
   const int across = is_mn_major ? k : i;  // rows of a tile
-  if (swizzle == 0) return i / 8 * core_stride_mn() + k / 8 * core_stride_k() + across % 8 * 16 + along % 8 * 2;
-  const int chunk = along % width() / 8;
+  const int in_chunk = along % chunk_elements() * element_bytes;
+  if (swizzle == 0) {
+    return along / chunk_elements() * (is_mn_major ? core_stride_mn() : core_stride_k()) +
+           across / 8 * (is_mn_major ? core_stride_k() : core_stride_mn()) + across % 8 * 16 + in_chunk;
+  }
+  const int chunk = along % width() / chunk_elements();
   const int pattern = across * swizzle / 128 % (swizzle / 16);
-  return along / width() * tile_bytes() + across * swizzle + (chunk ^ pattern) * 16 + along % 8 * 2;
+  return along / width() * tile_bytes() + across * swizzle + (chunk ^ pattern) * 16 + in_chunk;
 }
 
 int WgmmaOperand::start(int k) const {
-  if (swizzle == 0) return k / 8 * core_stride_k();
+  if (swizzle == 0) return k / (is_mn_major ? 8 : chunk_elements()) * core_stride_k();
   if (is_mn_major) return k * swizzle;
-  return k / width() * tile_bytes() + k % width() * 2;
+  return k / width() * tile_bytes() + k % width() * element_bytes;
 }
 
 std::uint64_t WgmmaOperand::descriptor() const {
@@ -113,12 +133,13 @@ std::uint64_t WgmmaOperand::descriptor() const {
 }
 
 std::string WgmmaProduct::text() const {
-  return fmt::format("m64n{}k64 {}, swizzle {}, A {}{}, B along {}, scales {} {}, {}, exponents {}", n, type, swizzle,
-                     a_in_registers ? "in registers" : "along ",
+  return fmt::format("m64n{}k{} {}, swizzle {}, A {}{}, B along {}, scales {} {}, {}, exponents {}{}", n, k(), type,
+                     swizzle, a_in_registers ? "in registers" : "along ",
                      a_in_registers ? ""
                      : a_is_m_major ? "m"
                                     : "k",
-                     b_is_n_major ? "n" : "k", scale_a, scale_b, adds ? "added" : "alone", exponents);
+                     b_is_n_major ? "n" : "k", scale_a, scale_b, adds ? "added" : "alone", exponents,
+                     saturates ? ", saturated" : "");
 }
 
 std::string WgmmaProduct::declarations() const {
@@ -127,9 +148,10 @@ std::string WgmmaProduct::declarations() const {
 
 std::string WgmmaProduct::body() const {
   std::string text = beginning(*this);
-  for (int k = 0; k < kK; k += kStep) text += multiplication(*this, k);
+  for (int step = 0; step < kSteps; ++step) text += multiplication(*this, step);
   text += "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
-  for (int i = 0; i < n / 2; ++i) text += fmt::format("st.global.f32 [%out+{}], %acc{};\n", 4 * i, i);
+  for (int i = 0; i < n / 2; ++i)
+    text += fmt::format("st.global.{} [%out+{}], %acc{};\n", result_type(*this), 4 * i, i);
   return text;
 }
 
@@ -138,48 +160,59 @@ WgmmaNumbers::WgmmaNumbers(const WgmmaProduct& product) {
   const auto between = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
+  const int bits = std::string_view(product.type) == "e4m3" ? 4 : 8;
   const auto number = [&](int exponents, int significant_bits) {
+    if (product.is_integer()) return static_cast<double>(between(-128, 127));
     if (exponents == 0) return static_cast<double>(between(-15, 15));
     const int lowest = 1 << (significant_bits - 1);
     const int significand = between(lowest, 2 * lowest - 1) * (between(0, 1) == 0 ? 1 : -1);
     return std::ldexp(significand, between(-exponents, exponents) - significant_bits + 1);
   };
-  for (int i = 0; i < WgmmaProduct::kM * WgmmaProduct::kK; ++i) a.push_back(number(product.exponents, 8));
-  for (int i = 0; i < product.n * WgmmaProduct::kK; ++i) b.push_back(number(product.exponents, 8));
-  for (int i = 0; i < WgmmaProduct::kM * product.n; ++i)
-    c.push_back(product.adds ? static_cast<float>(number(2 * product.exponents, 24)) : 0.f);
+  const auto addend = [&] {
+    if (product.is_integer()) {
+      const int distance = between(0, 1 << 16);  // so that many sums leave the range
+      return static_cast<double>(between(0, 1) == 0 ? INT32_MIN + distance : INT32_MAX - distance);
+    }
+    return number(2 * product.exponents, 24);
+  };
+  for (int i = 0; i < WgmmaProduct::kM * product.k(); ++i) a.push_back(number(product.exponents, bits));
+  for (int i = 0; i < product.n * product.k(); ++i) b.push_back(number(product.exponents, bits));
+  for (int i = 0; i < WgmmaProduct::kM * product.n; ++i) c.push_back(product.adds ? addend() : 0);
 }
 
 Words WgmmaNumbers::input(const WgmmaProduct& product) const {
-  constexpr int kK = WgmmaProduct::kK;
   const WgmmaOperand operand_a = product.a();
   const WgmmaOperand operand_b = product.b();
+  const auto element_bytes = static_cast<size_t>(product.element_bytes());
   const auto bits = [&](const std::vector<double>& matrix, int row, int k) {
-    return bits_of(product.type, matrix[static_cast<size_t>(row * kK + k)]);
+    return bits_of(product.type, matrix[static_cast<size_t>(row * product.k() + k)]);
   };
-  std::vector<std::uint16_t> image(static_cast<size_t>(image_bytes(product)) / 2);
-  for (int k = 0; k < kK; ++k) {
-    for (int i = 0; i < WgmmaProduct::kM && !product.a_in_registers; ++i)
-      image[static_cast<size_t>(operand_a.place(i, k)) / 2] = bits(a, i, k);
-    for (int i = 0; i < product.n; ++i)
-      image[static_cast<size_t>(first_b(product) + operand_b.place(i, k)) / 2] = bits(b, i, k);
+  std::vector<std::byte> image(static_cast<size_t>(image_bytes(product)));
+  const auto store = [&](int place, std::uint16_t element) {
+    std::memcpy(image.data() + place, &element, element_bytes);
+  };
+  for (int k = 0; k < product.k(); ++k) {
+    for (int i = 0; i < WgmmaProduct::kM && !product.a_in_registers; ++i) store(operand_a.place(i, k), bits(a, i, k));
+    for (int i = 0; i < product.n; ++i) store(first_b(product) + operand_b.place(i, k), bits(b, i, k));
   }
-  Words words(image.size() / 2);
-  std::memcpy(words.data(), image.data(), image.size() * 2);
-  const codegen::FragmentMap& fragment = codegen::find_fragment("wgmma.m64k16 A, 16-bit");
+  Words words(image.size() / 4);
+  std::memcpy(words.data(), image.data(), image.size());
+  const codegen::FragmentMap& fragment =
+      codegen::find_fragment(element_bytes == 1 ? "wgmma.m64k32 A, 8-bit" : "wgmma.m64k16 A, 16-bit");
   for (int thread = 0; thread < WgmmaProduct::kWarpgroup; ++thread) {
-    for (int value = 0; value < 2 * kWordsOfA; value += 2) {
-      const auto half = [&](int i) -> std::uint32_t {
-        const codegen::Element at = fragment.at(thread % 32, i % fragment.value_count);
-        return bits(a, thread / 32 * fragment.rows + at.row, i / fragment.value_count * fragment.columns + at.column);
-      };
-      words.push_back(half(value) | half(value + 1) << 16);
+    const int per_word = 32 / fragment.element_bits;
+    for (int value = 0; value < kWordsOfA * per_word; ++value) {
+      const codegen::Element at = fragment.at(thread % 32, value % fragment.value_count);
+      const std::uint32_t element =
+          bits(a, thread / 32 * fragment.rows + at.row, value / fragment.value_count * fragment.columns + at.column);
+      if (value % per_word == 0) words.push_back(0);
+      words.back() |= element << (value % per_word * fragment.element_bits);
     }
   }
   for (int thread = 0; thread < WgmmaProduct::kWarpgroup; ++thread) {
     for (int i = 0; i < product.n / 2; ++i) {
       const codegen::Element at = codegen::warpgroup_accumulator(thread, i);
-      words.push_back(std::bit_cast<std::uint32_t>(c[static_cast<size_t>(at.row * product.n + at.column)]));
+      words.push_back(bits_of_sum(product, c[static_cast<size_t>(at.row * product.n + at.column)]));
     }
   }
   return words;

@@ -16,6 +16,9 @@ constexpr TensorCore kTensorCores[] = {
     {90, false, 25, 16, 23, false}, {90, true, 25, 16, 23, true},  {100, true, 25, 16, 23, false},
 };
 
+// wgmma of sm_90a with 8-bit formats.
+constexpr TensorCore kWarpgroupOf8Bits = {90, true, 13, 16, 13, false};
+
 constexpr int kColumns = 8;
 constexpr int kMaxRows = 16;
 constexpr int kMaxK = 64;
@@ -248,6 +251,11 @@ const TensorCore& tensor_core(int sm, Format factor) {
     if (row.first_sm <= sm && row.eight_bits == eight_bits) found = &row;
   }
   return *found;
+}
+
+const TensorCore& warpgroup_tensor_core(Format factor) {
+  constexpr int kHopper = 90;
+  return facts(factor).bits == 8 ? kWarpgroupOf8Bits : tensor_core(kHopper, factor);
 }
 
 void multiply_add(const TensorCore& core, const MatrixShape& shape, const std::uint32_t* a, const std::uint32_t* b,

@@ -9,7 +9,8 @@
 // Sources: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores" (PeerJ CS 7:e330, 2021) for
 // sm_75 and sm_80; Xie et al., "MMA-Sim" (arXiv 2511.10909) for sm_75 to sm_120. For sm_90 the rows agree in every bit
 // with results recorded on an H200 (tests/conformance). sm_90 has no mma for 8-bit formats: its assembler converts the
-// factors to f16 and adds with two f16 instructions and an addition.
+// factors to f16 and adds with two f16 instructions and an addition. wgmma has 8-bit formats: it keeps 13 fraction bits
+// of all 32 products, of the addend and of the result (MMA-Sim; no recording yet).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,10 @@ struct TensorCore {
                          ///< added
 };
 
-/// Returns the row of an architecture: the last row whose first_sm is at most `sm`.
+/// Returns the row of an architecture for mma: the last row whose first_sm is at most `sm`.
 const TensorCore& tensor_core(int sm, Format factor);
+/// Returns the row of sm_90a for wgmma.
+const TensorCore& warpgroup_tensor_core(Format factor);
 
 /// Formats and sizes of one mma instruction. n is always 8.
 struct MatrixShape {

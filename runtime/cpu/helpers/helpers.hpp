@@ -45,11 +45,11 @@ void transpose_matrix(Warp& warp, Mask mask, const Site& site);
 void multiply_matrices(Warp& warp, Mask mask, const Site& site);
 
 // warpgroup.cpp: the share of one warp in wgmma.
-inline constexpr int kWarpgroupDepth = 16;  ///< k of one instruction for 16-bit factors
 enum WarpgroupOption : int { kDescriptorA = 1, kTransposeA = 2, kTransposeB = 4, kNegateA = 8, kNegateB = 16 };
 /// Computes eight columns from `kind` on, of `count`. Sources: four registers or a descriptor of A, kDescriptorOfB,
-/// kFirstAccumulator …, kScaleD. `form`: WarpgroupOption flags; `from`: format of A and B; `to`: the architecture.
-/// `table`: positions of each lane's values of A and of the accumulators, row-major.
+/// kFirstAccumulator …, kScaleD. `form`: WarpgroupOption flags; `from`: format of A and B; `bytes`: bytes of an element
+/// of A and B; `saturate`: clamp integer sums. `table`: positions of each lane's values of A and of the accumulators,
+/// row-major.
 void multiply_warpgroup(Warp& warp, Mask mask, const Site& site);
 inline constexpr int kDescriptorOfB = 4;
 inline constexpr int kFirstAccumulator = 5;

@@ -105,10 +105,6 @@ void sum_in_order(Matrices<T>& matrices, int m, int k, Step step) {
   }
 }
 
-std::int64_t saturated(std::int64_t value) {
-  return std::min<std::int64_t>(std::max<std::int64_t>(value, INT32_MIN), INT32_MAX);
-}
-
 }  // namespace
 
 bool whole_warp(Warp& warp, Mask mask, const Site& site) {

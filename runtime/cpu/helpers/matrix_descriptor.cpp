@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cpu/helpers/swizzle.hpp"
-
 namespace cubit::runtime::cpu {
 namespace {
 
@@ -42,14 +40,16 @@ std::string broken_rule(const MatrixDescriptor& descriptor) {
   return "";
 }
 
-std::uint64_t chunk_address(const MatrixDescriptor& descriptor, bool is_mn_major, int i, int k) {
+std::uint64_t chunk_address(const DescribedMatrix& matrix, int i, int k) {
+  const MatrixDescriptor& descriptor = matrix.descriptor;
   const std::uint64_t swizzle = descriptor.swizzle;
   const bool is_plain = swizzle == kSwizzleChunk;
   const auto row = static_cast<std::uint64_t>(i);
   const auto depth = static_cast<std::uint64_t>(k);
   std::uint64_t offset = 0;
-  if (!is_mn_major) {
-    offset = row % 8 * swizzle + row / 8 * descriptor.stride + depth / 8 * (is_plain ? descriptor.leading : 16);
+  if (!matrix.is_mn_major) {
+    const auto chunk = static_cast<std::uint64_t>(k / matrix.chunk_elements());
+    offset = row % 8 * swizzle + row / 8 * descriptor.stride + chunk * (is_plain ? descriptor.leading : kSwizzleChunk);
   } else if (is_plain) {
     offset = row / 8 * descriptor.stride + depth % 8 * 16 + depth / 8 * descriptor.leading;
   } else {

@@ -6,9 +6,10 @@
 // register, also through moves. Shared memory is read immediately too; in checked launches it counts as being read
 // until the wait.
 //
-// Numbers are those of mma.sync on sm_90 (tensor_core.hpp): all 16 products and the addend are summed at once with 25
-// bits, and the sum is truncated to an f32. That wgmma sums this way is an assumption from the same published source
-// and was not verified on a GPU.
+// Numbers of 16 bits are those of mma.sync on sm_90 (tensor_core.hpp): all 16 products and the addend are summed at
+// once with 25 bits, and the sum is truncated to an f32. All 32 products of e4m3 and the addend are summed at once with
+// 13 bits, and the sum is truncated to 13 bits. That wgmma sums this way is an assumption from the same published
+// source and was not verified on a GPU. Sums of signed bytes are exact modulo 2^32, or saturated.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,20 +22,21 @@
 #include "runtime/cpu/helpers/helpers.hpp"
 #include "runtime/cpu/helpers/matrix.hpp"
 #include "runtime/cpu/helpers/matrix_descriptor.hpp"
-#include "runtime/cpu/helpers/swizzle.hpp"
 #include "runtime/cpu/watch/watch.hpp"
 
 namespace cubit::runtime::cpu::helpers {
 namespace {
 
-constexpr int kRows = 16;    // rows of a warp
-constexpr int kColumns = 8;  // columns of one call
-constexpr int kK = kWarpgroupDepth;
+constexpr int kRows = 16;        // rows of a warp
+constexpr int kColumns = 8;      // columns of one call
+constexpr int kDepthBytes = 32;  // k of one instruction: 16 elements of 16 bits, or 32 bytes
+constexpr int kMaxK = kDepthBytes;
 constexpr int kWarps = 4;
-constexpr int kPerChunk = 8;  // elements of a chunk
-constexpr std::uint32_t kSign = 0x8000;
-constexpr int kValuesOfA = kRows * kK / kLanes;
 constexpr int kValuesOfD = kRows * kColumns / kLanes;
+
+Format format_of(const Site& site) { return static_cast<Format>(site.from); }
+int element_bytes(const Site& site) { return facts(format_of(site)).bits / 8; }
+int depth(const Site& site) { return kDepthBytes / element_bytes(site); }
 
 bool has_option(const Site& site, WarpgroupOption option) { return (site.form & option) != 0; }
 
@@ -52,21 +54,15 @@ bool read_descriptor(Warp& warp, const Site& site, int slot, MatrixDescriptor& d
   return rule.empty();
 }
 
-/// A matrix in shared memory.
-struct Described {
-  MatrixDescriptor descriptor;
-  bool is_mn_major;
-};
-
 /// Calls body(chunk in memory, i, k) for every chunk of rows [first, first + count), or of columns for B. (i, k) is the
 /// chunk's first element, counted from the start of the tile. Stops after warp.fail().
 template <class Body>
-void for_chunks(Warp& warp, const Site& site, const Described& matrix, int first, int count, Body body) {
-  const int row_step = matrix.is_mn_major ? kPerChunk : 1;
-  const int k_step = matrix.is_mn_major ? 1 : kPerChunk;
+void for_chunks(Warp& warp, const Site& site, const DescribedMatrix& matrix, int first, int count, Body body) {
+  const int row_step = matrix.is_mn_major ? matrix.chunk_elements() : 1;
+  const int k_step = matrix.is_mn_major ? 1 : matrix.chunk_elements();
   for (int i = 0; i < count; i += row_step) {
-    for (int k = 0; k < kK; k += k_step) {
-      const std::uint64_t address = chunk_address(matrix.descriptor, matrix.is_mn_major, first + i, k);
+    for (int k = 0; k < depth(site); k += k_step) {
+      const std::uint64_t address = chunk_address(matrix, first + i, k);
       const std::byte* const chunk = resolve_range(warp, site, ptx::Space::shared, false, address, kSwizzleChunk, 0);
       if (chunk == nullptr) return;
       body(chunk, i, k);
@@ -74,18 +70,28 @@ void for_chunks(Warp& warp, const Site& site, const Described& matrix, int first
   }
 }
 
+/// Stores the elements of a chunk at `dst`, `stride` apart.
+template <class Element>
+void unpack(const std::byte* chunk, int stride, std::uint32_t* dst) {
+  std::array<Element, kSwizzleChunk / sizeof(Element)> values{};
+  std::memcpy(values.data(), chunk, sizeof values);
+  for (const Element value : values) {
+    *dst = value;
+    dst += stride;
+  }
+}
+
 /// Reads a tile into `dst`, ordered by row and then by k.
-void read_tile(Warp& warp, const Site& site, const Described& matrix, int first, int count, std::uint32_t* dst) {
+void read_tile(Warp& warp, const Site& site, const DescribedMatrix& matrix, int first, int count, std::uint32_t* dst) {
+  const auto unpack_chunk = matrix.element_bytes == 1 ? unpack<std::uint8_t> : unpack<std::uint16_t>;
   for_chunks(warp, site, matrix, first, count, [&](const std::byte* chunk, int i, int k) {
-    std::array<std::uint16_t, kPerChunk> values{};
-    std::memcpy(values.data(), chunk, sizeof values);
-    for (int e = 0; e < kPerChunk; ++e)
-      dst[matrix.is_mn_major ? (i + e) * kK + k : i * kK + k + e] = values[static_cast<std::size_t>(e)];
+    unpack_chunk(chunk, matrix.is_mn_major ? depth(site) : 1, dst + i * depth(site) + k);
   });
 }
 
-bool read_described(Warp& warp, const Site& site, bool is_a, Described& dst) {
+bool read_described(Warp& warp, const Site& site, bool is_a, DescribedMatrix& dst) {
   dst.is_mn_major = has_option(site, is_a ? kTransposeA : kTransposeB);
+  dst.element_bytes = element_bytes(site);
   return read_descriptor(warp, site, is_a ? 0 : kDescriptorOfB, dst.descriptor);
 }
 
@@ -93,18 +99,34 @@ int first_row(const Warp& warp) { return warp.index % kWarps * kRows; }
 
 void read_a(Warp& warp, const Site& site, std::uint32_t* dst) {
   if (has_option(site, kDescriptorA)) {
-    Described matrix{};
+    DescribedMatrix matrix{};
     if (read_described(warp, site, true, matrix)) read_tile(warp, site, matrix, first_row(warp), kRows, dst);
     return;
   }
   const std::uint16_t* table = site.table.data();
+  const int values = kRows * depth(site) / kLanes;
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int i = 0; i < kValuesOfA; ++i) dst[*table++] = element(warp, 0, lane, i, 16);
+    for (int i = 0; i < values; ++i) dst[*table++] = element(warp, 0, lane, i, 8 * element_bytes(site));
   }
 }
 
-void negate(std::uint32_t* values, int count) {
-  for (int i = 0; i < count; ++i) values[i] ^= kSign;
+void negate(const Site& site, std::uint32_t* values, int count) {
+  const std::uint32_t sign = 1U << (8 * element_bytes(site) - 1);
+  for (int i = 0; i < count; ++i) values[i] ^= sign;
+}
+
+/// Adds products of signed bytes.
+void multiply_add_bytes(const Site& site, const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* sums) {
+  const auto number = [](std::uint32_t bits) -> std::int32_t { return static_cast<std::int8_t>(bits); };
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < kColumns; ++column) {
+      std::int32_t products = 0;
+      for (int k = 0; k < kMaxK; ++k) products += number(a[row * kMaxK + k]) * number(b[column * kMaxK + k]);
+      std::uint32_t& sum = sums[row * kColumns + column];
+      const std::int64_t exact = std::int64_t{static_cast<std::int32_t>(sum)} + products;
+      sum = static_cast<std::uint32_t>(site.saturate ? saturated(exact) : exact);
+    }
+  }
 }
 
 /// Returns false after warp.fail(), or if no lane takes part.
@@ -138,7 +160,7 @@ void watch_reading(const WarpgroupReading& reading, Warp& warp) {
 void start_reading(Warp& warp, const Site& site) {
   WarpgroupReading reading{warp.wgmma.committed + 1, &site, {}};
   const auto add = [&](bool is_a, int count) {
-    Described matrix{};
+    DescribedMatrix matrix{};
     if (!read_described(warp, site, is_a, matrix)) return;
     for_chunks(warp, site, matrix, 0, count,
                [&](const std::byte* chunk, int, int) { reading.chunks.push_back(chunk); });
@@ -160,24 +182,30 @@ void start_warpgroup(Warp& warp, Mask mask, const Site& site) {
 
 void multiply_warpgroup(Warp& warp, Mask mask, const Site& site) {
   if (mask == 0 || warp.failure) return;
-  std::array<std::uint32_t, kRows * kK> a{};
-  std::array<std::uint32_t, kColumns * kK> b{};
+  const int k = depth(site);
+  std::array<std::uint32_t, kRows * kMaxK> a{};
+  std::array<std::uint32_t, kColumns * kMaxK> b{};
   std::array<std::uint32_t, kRows * kColumns> sums{};
   read_a(warp, site, a.data());
-  Described matrix{};
+  DescribedMatrix matrix{};
   if (!read_described(warp, site, false, matrix)) return;
   read_tile(warp, site, matrix, site.kind, kColumns, b.data());
-  if (has_option(site, kNegateA)) negate(a.data(), kRows * kK);
-  if (has_option(site, kNegateB)) negate(b.data(), kColumns * kK);
-  const std::uint16_t* const places = site.table.data() + a.size();
+  if (has_option(site, kNegateA)) negate(site, a.data(), kRows * k);
+  if (has_option(site, kNegateB)) negate(site, b.data(), kColumns * k);
+  const std::uint16_t* const places = site.table.data() + kRows * k;
   const std::uint16_t* place = places;
   if (source_mask(warp, kScaleD) != 0) {
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int i = 0; i < kValuesOfD; ++i) sums[*place++] = source<std::uint32_t>(warp, kFirstAccumulator + i)[lane];
     }
   }
-  const auto format = static_cast<Format>(site.from);
-  multiply_add(tensor_core(site.to, format), {format, format, Format::f32, kRows, kK}, a.data(), b.data(), sums.data());
+  const Format format = format_of(site);
+  if (is_integer(format)) {
+    multiply_add_bytes(site, a.data(), b.data(), sums.data());
+  } else {
+    multiply_add(warpgroup_tensor_core(format), {format, format, Format::f32, kRows, k}, a.data(), b.data(),
+                 sums.data());
+  }
   place = places;
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int i = 0; i < kValuesOfD; ++i) result<std::uint32_t>(warp, i).set(lane, sums[*place++]);

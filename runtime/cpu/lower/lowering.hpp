@@ -174,6 +174,8 @@ class Lowering {
   int architecture() const;
   void warpgroup();
   void multiply_warpgroup();
+  int warpgroup_options(bool is_described, bool has_signs, bool has_transposition) const;
+  void add_warpgroup_calls(Site made, bool is_described);
   void give_registers(std::size_t operand_index, int first, std::size_t count);
   bool immediate_sign(std::size_t operand_index) const;  ///< of imm-scale: whether the operand is -1
   bool immediate_bit(std::size_t operand_index) const;

@@ -280,6 +280,23 @@ TEST(Parse, WarpgroupProducts) {
   EXPECT_EQ(std::get<IntegerOperand>(module.functions[0].body[1].operands[0]).bits, 0u);
 }
 
+TEST(Parse, WarpgroupProductsOfBytes) {
+  const Module module = parse(
+      ".version 8.0 .target sm_90a .entry k { .reg .b32 %r<9>; .reg .f32 %f<5>; .reg .b64 %d<3>; .reg .pred p;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.s8.s8 {%r1, %r2, %r3, %r4}, {%r5, %r6, %r7, %r8}, %d2, p;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %d1, %d2, !p, -1, 1; }");
+  const Instruction& integers = module.functions[0].body[0];
+  EXPECT_EQ(integers.modifiers, (std::vector<std::string_view>{"mma_async", "sync", "aligned", "m64n8k32", "satfinite",
+                                                               "s32", "s8", "s8"}));
+  ASSERT_EQ(integers.operands.size(), 4u);
+  EXPECT_EQ(std::get<VectorOperand>(integers.operands[1]).elements.size(), 4u);
+  const Instruction& floats = module.functions[0].body[1];
+  EXPECT_EQ(floats.modifiers,
+            (std::vector<std::string_view>{"mma_async", "sync", "aligned", "m64n8k32", "f32", "e4m3", "e4m3"}));
+  ASSERT_EQ(floats.operands.size(), 6u);
+  EXPECT_EQ(std::get<IntegerOperand>(floats.operands[4]).bits, ~std::uint64_t{0});
+}
+
 TEST(Parse, NumbersOfRegistersMayFollowDigits) {
   const Module module = parse(
       ".version 8.8 .target sm_80 .entry k { .reg .b32 %r<2>; .reg .b64 %r1<3>; mov.b64 %r12, %r1; mov.b32 %r0, %r10; "
