@@ -56,6 +56,20 @@ runtime::TensorMap activation_map(const GemmDescriptor& descriptor, const Proble
                  map_row_bytes(problem.m, problem.k, problem.activation_stride, bytes), layout);
 }
 
+runtime::TensorMap weight_rows_map(const GemmDescriptor& descriptor, const void* base, std::int64_t n, std::int64_t k,
+                                   std::int64_t row_bytes, const codegen::TileLayout& layout) {
+  runtime::TensorMap map = box_map(base, descriptor.weight_bits / 8, k, n, row_bytes, layout);
+  if (!descriptor.is_gated()) return map;
+  constexpr int kRows = 8;
+  const auto rows = static_cast<std::uint64_t>(n);
+  const std::uint64_t row = map.strides[0];
+  map.rank = 4;
+  map.sizes = {map.sizes[0], kRows, 2, rows / (2 * kRows)};
+  map.strides = {row, rows / 2 * row, kRows * row};
+  map.box = {map.box[0], kRows, 2, static_cast<std::uint32_t>(layout.rows / (2 * kRows))};
+  return map;
+}
+
 void add_map(Launch& launch, const runtime::TensorMap& map) {
   launch.parameter_bytes = (launch.parameter_bytes + 63) / 64 * 64;
   launch.maps.add(launch.parameter_bytes, map);

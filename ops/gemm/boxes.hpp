@@ -23,6 +23,10 @@ runtime::TensorMap box_map(const void* base, int element_bytes, std::int64_t col
                            std::int64_t row_bytes, const codegen::TileLayout& layout);
 /// Bytes from row to row, for a tensor map. A matrix of one row has no stride, but a tensor map needs one.
 std::int64_t map_row_bytes(std::int64_t rows, std::int64_t columns, std::int64_t stride, int element_bytes);
+/// Weights [n][k] in rows of `row_bytes`, copied in boxes of this layout. If gated, the map has the dimensions
+/// [n / 16][2][8][k]: 8 gate rows and their 8 up-projection rows follow one another in a box.
+runtime::TensorMap weight_rows_map(const GemmDescriptor& descriptor, const void* base, std::int64_t n, std::int64_t k,
+                                   std::int64_t row_bytes, const codegen::TileLayout& layout);
 runtime::TensorMap activation_map(const GemmDescriptor& descriptor, const Problem& problem,
                                   const codegen::TileLayout& layout);
 

@@ -19,28 +19,15 @@ static_assert(has_value(CUBIT_W4A16_AUTOMATIC, gemm::Decomposition::automatic) &
               has_value(CUBIT_W4A16_STREAM_K, gemm::Decomposition::stream_k) &&
               has_value(CUBIT_W4A16_SPLIT_K_ATOMIC, gemm::Decomposition::split_k_atomic));
 
-/// Dense weights are a matrix [n, k]. If gated, its rows are [n / 16] times 8 gate rows and 8 up-projection rows.
-runtime::TensorMap map_of_dense_weights(const W4a16Gemm& descriptor, const codegen::TileLayout& layout,
-                                        const Arguments& arguments) {
-  runtime::TensorMap map =
-      gemm::box_map(arguments.weight, 2, arguments.k, arguments.n, 2 * row_stride_of_weights(arguments), layout);
-  if (!descriptor.is_gated()) return map;
-  constexpr int kRows = 8;
-  const auto n = static_cast<std::uint64_t>(arguments.n);
-  const std::uint64_t row = map.strides[0];
-  map.rank = 4;
-  map.sizes = {map.sizes[0], kRows, 2, n / (2 * kRows)};
-  map.strides = {row, n / 2 * row, kRows * row};
-  map.box = {map.box[0], kRows, 2, static_cast<std::uint32_t>(layout.rows / (2 * kRows))};
-  return map;
-}
-
 /// Words are a matrix [k / 8, n], and words by n a matrix [k, n / 8].
 runtime::TensorMap map_of_weights(const W4a16Gemm& descriptor, const codegen::TileLayout& words,
                                   const Arguments& arguments) {
   const std::int64_t n = arguments.n;
   const std::int64_t k = arguments.k;
-  if (descriptor.is_dense()) return map_of_dense_weights(descriptor, words, arguments);
+  if (descriptor.is_dense()) {
+    const std::int64_t row_bytes = 2 * row_stride_of_weights(arguments);
+    return gemm::weight_rows_map(describe(descriptor), arguments.weight, n, k, row_bytes, words);
+  }
   if (!has_words_by_n(descriptor)) return gemm::box_map(arguments.qweight, 4, n, k / 8, 4 * n, words);
   runtime::TensorMap map = gemm::box_map(arguments.qweight, 4, n / 8, k, n / 2, words);
   // A narrow block's part of a row is less than a cache line. Its neighbours read the rest at about the same time.

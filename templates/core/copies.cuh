@@ -133,6 +133,11 @@ __device__ __forceinline__ void store_shared_word(uint32 address, uint32 word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
+/// Stores 2 bytes to shared memory.
+__device__ __forceinline__ void store_shared_half(uint32 address, uint16 half) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(half) : "memory");
+}
+
 /// Stores kWords words (1, 2 or 4) to shared memory; the address must be a multiple of the words' total size.
 template <int kWords>
 __device__ __forceinline__ void store_shared(uint32 address, const uint32 (&words)[kWords]) {

@@ -15,12 +15,12 @@
 
 namespace cubit::persistent_lanes {
 
-inline constexpr int kSlabK = 64;                    ///< values along k per pipeline stage
-inline constexpr int kSteps = kSlabK / 16;           ///< wgmma instructions per stage
-inline constexpr int kBlockFeatures = 128;           ///< features per block
-inline constexpr int kConsumerWarps = 8;             ///< two warpgroups
-inline constexpr int kUnitSlabs = 2;                 ///< slabs per unit of stream-K; a unit begins with a whole group
-inline constexpr int kActivationBytes = 2 * kSlabK;  ///< bytes of a token in a stage
+inline constexpr int kSlabBytes = 128;          ///< bytes of a token in a pipeline stage
+inline constexpr int kSlabK = kSlabBytes / 2;   ///< values along k per pipeline stage, of 16 bits
+inline constexpr int kSteps = kSlabBytes / 32;  ///< wgmma instructions per stage
+inline constexpr int kBlockFeatures = 128;      ///< features per block
+inline constexpr int kConsumerWarps = 8;        ///< two warpgroups
+inline constexpr int kUnitSlabs = 2;            ///< slabs per unit of stream-K; a unit begins with a whole group
 
 struct Place {
   int row;
@@ -89,12 +89,12 @@ struct FeaturesByN {
 CUBIT_SHARED_CODE int warpgroup_outputs(bool gated) { return gated ? 32 : 64; }
 
 /// Where a lane stores run `run`, in the warpgroup's staging tile of tokens x outputs. `tokens`: index of a block of 8
-/// tokens. A lane that exchanges outputs keeps one of its two tokens.
-template <class Features, bool kGated>
+/// tokens. An output has kOutputBytes bytes. A lane that exchanges outputs keeps one of its two tokens.
+template <class Features, bool kGated, int kOutputBytes = 2>
 CUBIT_SHARED_CODE Place stored_outputs(int lane, int warp, int tokens, int run) {
   const int kept = Features::kExchanges ? lane / 4 % 2 : run;
   const int first = Features::feature(Features::kExchanges ? lane & ~4 : lane, warp, Features::kExchanges ? run : 0);
-  return {8 * tokens + 2 * (lane % 4) + kept, 2 * (first % warpgroup_outputs(kGated))};
+  return {8 * tokens + 2 * (lane % 4) + kept, kOutputBytes * (first % warpgroup_outputs(kGated))};
 }
 
 }  // namespace cubit::persistent_lanes

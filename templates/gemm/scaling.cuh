@@ -12,6 +12,10 @@
 //   Values(args, row, column)           what the outputs of a row need, from `column` of the weights on. Its operator()
 //                                       (sum, i) is the value of column `column` + i, i < 4, before the epilogue.
 //                                       Scales per column and per row belong here
+//   Features<blocks>(args, columns)     the same in the persistent loop: what a lane's two features need, from their
+//                                       columns of the weights. load_tokens(args, token) loads what 8 · blocks tokens
+//                                       need, and value(sum, row, block, i) is the value of an accumulator of row 0 or
+//                                       1 and of token i, 0 or 1, of the lane's two tokens of a block of 8
 // With neither kScalesGroups nor kScalesEnd the sums are the accumulators, and add() is not needed.
 #pragma once
 
@@ -30,8 +34,14 @@ struct UnscaledSums {
     __device__ __forceinline__ Values(const Arguments&, int, int) {}
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
   };
-  /// Interface of the persistent loop: the value of an accumulator of a lane's row 0 or 1 and a token of the output.
-  static __device__ __forceinline__ float value(float sum, int, int) { return sum; }
+  template <int kBlocks>
+  struct Features {
+    template <class Arguments>
+    __device__ __forceinline__ Features(const Arguments&, const int (&)[2]) {}
+    template <class Arguments>
+    __device__ __forceinline__ void load_tokens(const Arguments&, int) {}
+    __device__ __forceinline__ float value(float sum, int, int, int) const { return sum; }
+  };
 };
 
 /// One scale per column and quantisation group. kIsOneGroup: a single group spans all of k.

@@ -1,4 +1,4 @@
-// Epilogue of the persistent GEMM: turns accumulators into stored 16-bit output, through shared memory and TMA stores.
+// Epilogue of the persistent GEMM: turns accumulators into stored output, through shared memory and TMA stores.
 //
 //   output = function(product + bias) + residual
 //   gated:  output = function(gate + gate bias) · (up + up bias) + residual
@@ -12,9 +12,17 @@
 // one token only as far as neighbouring features are its rows (persistent_gemm_lanes.h). Otherwise lanes 4 apart, which
 // have neighbouring features, exchange outputs first: one keeps the even tokens, the other the odd tokens.
 //
-// Interface of an epilogue: kGated; begin(args, tile), which loads what a tile's features have in common, and
-// store(...), which finishes a range of tokens. The scaling role (scaling.cuh) turns an accumulator into the
-// product's value.
+// A row of a staging tile has at most 128 bytes in one box. Outputs of 32 bits have two boxes, one behind the other.
+//
+// Interface of an epilogue: kGated, kStagingBytes, and store(...), which finishes a range of tokens. The scaling role
+// (scaling.cuh) turns an accumulator into the product's value.
+//
+// Interface of an output type:
+//   kBytes                   of an output
+//   Type(args)               what all outputs need
+//   store(address, values)   stores neighbouring outputs to a staging tile
+//   kMayBeUnaligned, rows()  whether rows of the output may begin where no tensor map's rows do. rows() then returns
+//                            the output, or null if the tensor map serves; row_bytes() is the stride
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -28,10 +36,26 @@
 
 namespace cubit {
 
+/// Outputs of 16 bits.
+template <class Element>
+struct PackedHalves {
+  static constexpr int kBytes = 2;
+  static constexpr bool kMayBeUnaligned = false;
+
+  __device__ __forceinline__ explicit PackedHalves(const PersistentGemmArguments&) {}
+  template <int kRun>
+  __device__ __forceinline__ void store(uint32 address, const float (&values)[kRun]) const {
+    uint32 words[kRun / 2];
+#pragma unroll
+    for (int i = 0; i < kRun / 2; ++i) words[i] = Pair<Element>::pack(values[2 * i], values[2 * i + 1]);
+    store_shared(address, words);
+  }
+};
+
 /// kStagingAt: offset of a byte of an output in a staging tile. `Weights` is the weight operand, `Scaling` the scaling
-/// role.
-template <class Element, class Weights, class Scaling, class Function, int (*kStagingAt)(int, int), int kTokens,
-          bool kIsGated, bool kBias, bool kResidual>
+/// role, `Output` the output type. `Element` is the type of bias and residual.
+template <class Element, class Weights, class Scaling, class Function, class Output, int (*kStagingAt)(int, int),
+          int kTokens, bool kIsGated, bool kBias, bool kResidual>
 class StagedEpilogue {
   using Features = typename Weights::Features;
   using Tile = typename Weights::Tile;
@@ -39,10 +63,13 @@ class StagedEpilogue {
   static constexpr int kRuns = Features::kRuns;             ///< stores per block of 8 tokens
   static constexpr int kRun = 2 * kRows / Features::kRuns;  ///< neighbouring outputs of one store
   static constexpr int kOutputs = persistent_lanes::warpgroup_outputs(kIsGated);
+  static constexpr int kRowBytes = kOutputs * Output::kBytes;
+  static constexpr int kBoxBytes = kRowBytes < 128 ? kRowBytes : 128;
+  using Values = typename Scaling::template Features<kTokens / 8>;
 
  public:
   static constexpr bool kGated = kIsGated;
-  static constexpr uint32 kStagingBytes = 2 * kTokens * kOutputs;
+  static constexpr uint32 kStagingBytes = kTokens * kRowBytes;
 
   /// `staging`: address of this warpgroup's two staging tiles.
   __device__ __forceinline__ StagedEpilogue(const PersistentGemmArguments& args, const TensorMap& map, uint32 staging)
@@ -51,11 +78,14 @@ class StagedEpilogue {
   /// Stores the first `count` tokens of `sums`, which are the output's tokens from `token` on. `count` is a multiple of
   /// kTokens.
   template <int kBlocks, class Sum>
-  __device__ __forceinline__ void store(const Sum (&sums)[kBlocks][4], Tile tile, int token, int count,
-                                        const Scaling& scaling) {
+  __device__ __forceinline__ void store(const Sum (&sums)[kBlocks][4], Tile tile, int token, int count) {
     static_assert(8 * kBlocks % kTokens == 0);
+    int columns[2];
+    find_columns(tile, columns);
     float bias[2] = {};
-    load_bias(tile, bias);
+    load_bias(columns, bias);
+    Values scales(args_, columns);
+    const Output output(args_);
     const int lane = lane_index();
     const int warp = warp_index();
     const int first = tile.first + warp / 4 * kOutputs;  // of the warpgroup
@@ -63,6 +93,7 @@ class StagedEpilogue {
 #pragma unroll
     for (int part = 0; part < 8 * kBlocks / kTokens; ++part) {
       if (part * kTokens >= count) break;
+      scales.load_tokens(args_, token + part * kTokens);
       const uint32 buffer = staging_ + (parity_ ? kStagingBytes : 0);
       if (starts_store) wait_stores_read<1>();
       sync_threads<128>(kWarpgroupBarriers + warp / 4);
@@ -70,24 +101,19 @@ class StagedEpilogue {
       for (int block = 0; block < kTokens / 8; ++block) {
         const int index = part * (kTokens / 8) + block;
         float runs[kRuns][kRun];
-        make_runs(runs, sums[index], bias, scaling, token + 8 * index);
+        make_runs(runs, sums[index], bias, scales, block);
 #pragma unroll
         for (int i = 0; i < kRuns; ++i) {
-          const persistent_lanes::Place at = persistent_lanes::stored_outputs<Features, kIsGated>(lane, warp, block, i);
-          if constexpr (kResidual) add_residual(runs[i], token + part * kTokens + at.row, first + at.byte / 2);
-          uint32 words[kRun / 2];
-#pragma unroll
-          for (int j = 0; j < kRun / 2; ++j) words[j] = Pair<Element>::pack(runs[i][2 * j], runs[i][2 * j + 1]);
-          store_shared(buffer + kStagingAt(at.row, at.byte), words);  // access: stores of outputs
+          const persistent_lanes::Place at =
+              persistent_lanes::stored_outputs<Features, kIsGated, Output::kBytes>(lane, warp, block, i);
+          if constexpr (kResidual)
+            add_residual(runs[i], token + part * kTokens + at.row, first + at.byte / Output::kBytes);
+          output.store(buffer + kStagingAt(at.row, at.byte), runs[i]);  // access: stores of outputs
         }
       }
       fence_async_proxy();
       sync_threads<128>(kWarpgroupBarriers + warp / 4);
-      if (starts_store) {
-        const int row = token + part * kTokens;
-        if (first < outputs_ && row < args_.m) store_box(map_, first, row, buffer);
-        commit_stores();
-      }
+      store_tile(output, first, token + part * kTokens, buffer, starts_store);
       parity_ = !parity_;
     }
   }
@@ -98,28 +124,77 @@ class StagedEpilogue {
   }
 
  private:
-  __device__ __forceinline__ void load_bias(Tile tile, float (&bias)[2]) const {
+  /// Columns of the weights of the lane's two features; the last column instead of columns that do not exist.
+  __device__ __forceinline__ void find_columns(Tile tile, int (&columns)[2]) const {
+#pragma unroll
+    for (int row = 0; row < 2; ++row)
+      columns[row] = min(tile.column(args_.n, Features::feature(lane_index(), warp_index(), row)), args_.n - 1);
+  }
+
+  __device__ __forceinline__ void load_bias(const int (&columns)[2], float (&bias)[2]) const {
     if constexpr (kBias) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        const int column = min(tile.column(args_.n, Features::feature(lane_index(), warp_index(), row)), args_.n - 1);
         uint16 bits;
-        asm volatile("ld.global.nc.b16 %0, [%1];" : "=h"(bits) : "l"(static_cast<const uint16*>(args_.bias) + column));
+        asm volatile("ld.global.nc.b16 %0, [%1];"
+                     : "=h"(bits)
+                     : "l"(static_cast<const uint16*>(args_.bias) + columns[row]));
         bias[row] = Pair<Element>::low(bits);
       }
     }
   }
 
-  /// Applies bias, function and gate to a block of 8 tokens, and gathers neighbouring outputs.
+  /// Stores a staging tile, whose first output is `first` of token `row`.
+  __device__ __forceinline__ void store_tile(const Output& output, int first, int row, uint32 buffer,
+                                             bool starts_store) const {
+    if constexpr (Output::kMayBeUnaligned) {
+      if (output.rows() != nullptr) {
+        copy_rows(output, first, row, buffer);
+        return;
+      }
+    }
+    if (!starts_store) return;
+    store_boxes(first, row, buffer);
+    commit_stores();
+  }
+
+  __device__ __forceinline__ void store_boxes(int first, int row, uint32 buffer) const {
+    constexpr int kBoxOutputs = kBoxBytes / Output::kBytes;
+    if (row >= args_.m) return;
+#pragma unroll
+    for (int box = 0; box < kRowBytes / kBoxBytes; ++box) {
+      const int output = first + box * kBoxOutputs;
+      if (output < outputs_) store_box(map_, output, row, buffer + box * kTokens * kBoxBytes);
+    }
+  }
+
+  /// Copies a staging tile by ordinary stores of 8 bytes, where no tensor map has the output's rows. All threads of the
+  /// warpgroup call the function.
+  __device__ __forceinline__ void copy_rows(const Output& output, int first, int row, uint32 buffer) const {
+    constexpr int kVectors = kRowBytes / 8;
+    for (int i = thread_index() % 128; i < kTokens * kVectors; i += 128) {
+      const int token = row + i / kVectors;
+      const int byte = 8 * (i % kVectors);
+      if (token >= args_.m || first + byte / Output::kBytes >= outputs_) continue;
+      uint32 words[2];
+      load_shared(words, buffer + kStagingAt(i / kVectors, byte));
+      store_global<8>(output.rows() + token * output.row_bytes() + first * Output::kBytes + byte, words[0], words[1]);
+    }
+  }
+
+  /// Applies bias, function and gate to block `block` of 8 tokens of the part, and gathers neighbouring outputs.
   template <class Sum>
   static __device__ __forceinline__ void make_runs(float (&runs)[kRuns][kRun], const Sum (&sums)[4],
-                                                   const float (&bias)[2], const Scaling& scaling, int token) {
+                                                   const float (&bias)[2], const Values& scales, int block) {
     float outputs[kRows][2];  // [feature][token]
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int own_token = token + 2 * (lane_index() % 4) + i;
-      const float first = scaling.value(sums[i], 0, own_token) + bias[0];
-      const float second = scaling.value(sums[2 + i], 1, own_token) + bias[1];
+      float first = scales.value(sums[i], 0, block, i);
+      float second = scales.value(sums[2 + i], 1, block, i);
+      if constexpr (kBias) {
+        first += bias[0];
+        second += bias[1];
+      }
       if constexpr (kIsGated) {
         outputs[0][i] = Function::apply(first) * second;
       } else {

@@ -11,13 +11,15 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
+#include "gemm/partial_sums.cuh"
 #include "gemm/persistent_gemm_lanes.h"
 #include "kernels/persistent_gemm_arguments.h"
 
 namespace cubit {
 
-/// Partial sums of one warp in the place of cluster `cluster`. kBlocks: blocks of 8 tokens of a tile.
-template <int kBlocks>
+/// Partial sums of one warp in the place of cluster `cluster`, of type float or int. kBlocks: blocks of 8 tokens of a
+/// tile.
+template <class Sum, int kBlocks>
 class PartialSums {
   static constexpr int kBlockBytes = persistent_lanes::kConsumerWarps * kWarpSize * 16;
 
@@ -30,16 +32,15 @@ class PartialSums {
             (warp * kWarpSize + lane_index()) * 16;
   }
 
-  __device__ __forceinline__ void store(const float (&sums)[kBlocks][4]) const {
+  __device__ __forceinline__ void store(const Sum (&sums)[kBlocks][4]) const {
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i)
-      *reinterpret_cast<float4*>(sums_ + i * kBlockBytes) = make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
+    for (int i = 0; i < kBlocks; ++i) *reinterpret_cast<float4*>(sums_ + i * kBlockBytes) = pack_sums(sums[i]);
     __syncwarp();
     if (lane_index() == 0) asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag_), "r"(1) : "memory");
   }
 
   /// Waits until the other cluster has stored its sums, and adds them.
-  __device__ __forceinline__ void add_to(float (&sums)[kBlocks][4]) const {
+  __device__ __forceinline__ void add_to(Sum (&sums)[kBlocks][4]) const {
     if (lane_index() == 0) {
       uint32 is_stored = 0;
       do {
@@ -49,13 +50,7 @@ class PartialSums {
     }
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-      const float4 partial = load_other_blocks(sums_ + i * kBlockBytes);
-      sums[i][0] += partial.x;
-      sums[i][1] += partial.y;
-      sums[i][2] += partial.z;
-      sums[i][3] += partial.w;
-    }
+    for (int i = 0; i < kBlocks; ++i) add_sums(sums[i], load_other_blocks(sums_ + i * kBlockBytes));
   }
 
  private:

@@ -6,6 +6,9 @@
 // of 8 tokens belongs to row g (i = 0, 1) or g + 8 (i = 2, 3) of the warp's 16 features, and to token 2 q (i = 0, 2) or
 // 2 q + 1 (i = 1, 3), in lane 4 g + q.
 //
+// In the persistent loop sums.begin() begins a tile, and kRestarts says that the accumulators start again with each
+// stage: see byte_gemm/warpgroup_product.cuh.
+//
 // PTX ISA: "wgmma.mma_async", register fragments of m64nNk16.
 #pragma once
 
@@ -18,8 +21,11 @@ namespace cubit {
 template <class Element, int kTokens>
 struct Float32Product {
   using Sum = float;
+  static constexpr bool kRestarts = false;
   struct Sums {
     float of[kTokens / 8][4];  ///< per block of 8 tokens
+
+    __device__ __forceinline__ void begin() {}
 
     /// Multiplies the sums of row g by `first`, and those of row g + 8 by `second`.
     __device__ __forceinline__ void multiply_rows(float first, float second) {

@@ -2,7 +2,7 @@
 //
 // The kernel computes the transposed product: features (columns of the weights) are the M of wgmma, tokens (rows of the
 // activations) are its N. Weights are the A operand. Packed weights come from registers, where the consumer warps have
-// dequantised them, and 16-bit weights from shared memory; activations are the B operand, from shared memory, as TMA
+// dequantised them, and other weights from shared memory; activations are the B operand, from shared memory, as TMA
 // leaves them.
 //
 //                      tokens of a tile (kTokens)
@@ -14,7 +14,7 @@
 //                64  │                          │   Otherwise both blocks compute the upper tile, each with its own
 //                    └──────────────────────────┘   slabs of k, and exchange halves of the sums (cluster_exchange.cuh).
 //
-// - Warps 0 to 7 are two consumer warpgroups. A consumer warp starts the wgmma instructions of one slab of 64 values
+// - Warps 0 to 7 are two consumer warpgroups. A consumer warp starts the wgmma instructions of one slab of 128 bytes
 //   along k, then dequantises the next slab while the tensor cores work. The two warpgroups fill each other's gaps.
 // - Warp 8 is the producer warp: one thread starts all TMA copies. Warps 9 to 11 only complete the producer's
 //   warpgroup, which gives registers to the consumers.
@@ -35,9 +35,10 @@
 // - At the end the producer waits until all stages are empty, and both blocks wait for each other, because either may
 //   still signal or write into the other.
 //
-// Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh, or dense_operand.cuh for 16-bit
-// weights), plan::Activations (gemm/shared_activations.cuh), plan::Product (gemm/warpgroup_product.cuh), plan::Tiles
-// (gemm/grouped_tiles.cuh), plan::Scaling and plan::Epilogue (gemm/staged_epilogue.cuh).
+// Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh, dense_operand.cuh for 16-bit
+// weights, byte_gemm/shared_bytes.cuh for bytes), plan::Activations (gemm/shared_activations.cuh), plan::Product
+// (gemm/warpgroup_product.cuh), plan::Tiles (gemm/grouped_tiles.cuh), plan::Scaling (gemm/scaling.cuh) and
+// plan::Epilogue (gemm/staged_epilogue.cuh).
 //
 // PTX ISA: "wgmma", "cp.async.bulk.tensor", "mbarrier", "barrier.cluster", "setmaxnreg".
 #include "plan.cuh"
@@ -57,7 +58,7 @@ namespace cubit {
 
 /// Kernel arguments with tensor maps. Dimensions of the maps, the contiguous one last: weights, see plan::Weights;
 /// activations [m][k]; output [m][outputs].
-struct Arguments : PersistentGemmArguments {
+struct Arguments : plan::Weights::Arguments {
   TensorMap weight_map;
   TensorMap activation_map;
   TensorMap output_map;
@@ -164,6 +165,7 @@ class Consumer {
     Words words[kWordSets];
     previous_ = ahead_;
     current_ = ahead_;
+    sums.begin();
     load_words(weights, words[0]);
     weights.template convert<0>(words[0]);
     if (plan::kWordsAhead && first + 1 < end) load_words(weights, words[kWordSets - 1]);
@@ -203,7 +205,8 @@ class Consumer {
         fence_products();
       }
       plan::Product::start(sums, weights.template operand<kBuffer>(step),
-                           activations_ + step * plan::Activations::kStepOffset, step > 0 || adds ? 1 : 0);
+                           activations_ + step * plan::Activations::kStepOffset,
+                           step > 0 || (adds && !plan::Product::kRestarts) ? 1 : 0);
     }
     commit_products();
     if (!plan::kWordsAhead && left > 1) load_words(weights, words[0]);
@@ -251,7 +254,7 @@ class Consumer {
   StagePlace previous_;  ///< stage whose products were started last
 };
 
-using Partial = PartialSums<plan::kTokens / 8>;
+using Partial = PartialSums<plan::Product::Sum, plan::kTokens / 8>;
 
 __device__ __forceinline__ void compute_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
   const int warpgroup = warp_index() / 4;
@@ -278,7 +281,7 @@ __device__ __forceinline__ void compute_tiles(const Arguments& args, Ring ring, 
       count /= 2;
       first = work.rank() * count;
     }
-    epilogue.store(sums.of, work.features(tile), tile.tokens * plan::kTokens + first, count, plan::Scaling());
+    epilogue.store(sums.of, work.features(tile), tile.tokens * plan::kTokens + first, count);
   }
   epilogue.finish();
 }

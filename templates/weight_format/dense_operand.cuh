@@ -1,9 +1,9 @@
-// Weight operand of the persistent GEMM for weights that nobody quantised: fp16 or bf16 [n][k]. wgmma reads the weights
-// from shared memory, as TMA leaves them.
+// Weight operand of the persistent GEMM for weights that wgmma reads from shared memory, as TMA leaves them: fp16 or
+// bf16 [n][k] that nobody quantised, and bytes [n][k] (byte_gemm/shared_bytes.cuh).
 //
-// A stage has 128 rows of 128 bytes (64 values along k) with 128-byte swizzle; row r of a warpgroup's 64 rows is row r
-// of its A operand. One box has all rows. If gated, the map of weights has the dimensions [n / 16][2][8][k]: 8 gate
-// features and their 8 up-projection features follow one another, and are the 16 rows of a warp.
+// A stage has 128 rows of 128 bytes (kSlabK values along k) with 128-byte swizzle. Row r of a warpgroup's 64 rows is
+// row r of its A operand. One box has all rows. If gated, the map of weights has the dimensions [n / 16][2][8][k]:
+// 8 gate features and their 8 up-projection features follow one another, and are the 16 rows of a warp.
 //
 // Values beyond the end of k are zeros: TMA fills what lies outside the tensor.
 //
@@ -21,18 +21,19 @@
 
 namespace cubit {
 
-template <bool kGated>
+template <bool kGated, int kSlabK = persistent_lanes::kSlabK>
 class DenseOperand {
-  static constexpr uint32 kWarpgroupBytes = persistent_lanes::kBlockFeatures / 2 * 2 * persistent_lanes::kSlabK;
+  static constexpr uint32 kWarpgroupBytes = persistent_lanes::kBlockFeatures / 2 * persistent_lanes::kSlabBytes;
 
  public:
+  using Arguments = PersistentGemmArguments;
   using Features = persistent_lanes::FeaturesInOrder<kGated>;
   using Tile = FeatureTile<kGated>;
   static constexpr uint32 kBytes = 2 * kWarpgroupBytes;
 
   static __device__ __forceinline__ void load_stage(const PersistentGemmArguments& args, const TensorMap& map,
                                                     uint32 dst, Tile tile, int slab, uint32 barrier) {
-    const int k = slab * persistent_lanes::kSlabK;
+    const int k = slab * kSlabK;
     // A box begins inside the tensor. What it holds for features that do not exist is not stored.
     if constexpr (kGated) {
       copy_box_4d(dst, map, k, min(tile.first / 8, args.n / 16 - 1), barrier);

@@ -9,6 +9,7 @@
 // A thread holds the operands of two slabs, because it dequantises one slab while the tensor cores read the other.
 //
 // Interface of a weight operand:
+//   Arguments                  the kernel's arguments, without tensor maps
 //   kBytes                     bytes of weights in a stage
 //   Features                   which features a lane has: see persistent_gemm_lanes.h
 //   load_stage(...)            starts the copies of a stage; one thread of the producer warp calls it
@@ -38,6 +39,7 @@ namespace cubit {
 template <class Element, class FeaturesOfLanes, bool kGated, bool kByN, int kGroup, bool kStoredZeros, int kZeroOffset>
 class W4Operand {
  public:
+  using Arguments = PersistentGemmArguments;
   using Features = FeaturesOfLanes;
   using Tile = FeatureTile<kGated>;
   static constexpr uint32 kBytes = persistent_lanes::kSlabK * persistent_lanes::kBlockFeatures / 2;

@@ -75,7 +75,7 @@ sm90_persistent::Weights persistent_weights() {
   weights.words = box_layout(128, kStageK, kStageK);
   weights.role = {"weight_format/w8_words_by_k.cuh", "Toy"};
   weights.product = {"gemm/warpgroup_product.cuh", "ToyProduct"};
-  weights.scaling = "ToyScales";
+  weights.row_scaling = Role{"gemm/scaling.cuh", "ToyScales"};
   weights.times = PersistentTimes{.slab = 0.5, .full_slab = 0.6, .epilogue = 2, .exchange = 2};
   return weights;
 }

@@ -8,10 +8,17 @@
 #include "ops/argument_checks.hpp"
 #include "ops/gemm/boxes.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
+#include "templates/byte_gemm/persistent_arguments.h"
 #include "templates/kernels/persistent_gemm_arguments.h"
 
 namespace cubit::ops::gemm::sm90_persistent {
 namespace {
+
+/// Whether rows of the output begin at multiples of 16 bytes, which a tensor map needs.
+bool has_output_map(const GemmDescriptor& descriptor, const Problem& problem) {
+  const int bytes = descriptor.output_bytes;
+  return map_row_bytes(problem.m, output_columns(descriptor, problem.n), problem.output_stride, bytes) % 16 == 0;
+}
 
 /// Each block of a cluster copies a part of the activations for both.
 runtime::TensorMap map_of_activations(const Plan& plan, const Problem& problem) {
@@ -80,6 +87,25 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
   return result;
 }
 
+/// The parameters of kernels whose operands are both bytes.
+PersistentByteArguments byte_parameters(const GemmDescriptor& descriptor, const PersistentGemmArguments& common,
+                                        const Problem& problem, const WeightTensors& weights) {
+  PersistentByteArguments result{};
+  static_cast<PersistentGemmArguments&>(result) = common;
+  result.activation_scales = weights.activation_scales;
+  result.output_scale = weights.output_scale;
+  if (has_output_map(descriptor, problem)) return result;
+  result.unmapped_output = problem.output;
+  result.output_stride = descriptor.output_bytes * problem.output_stride;
+  return result;
+}
+
+template <class Parameters>
+void set_parameters(Launch& launch, const Parameters& parameters) {
+  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
+  launch.parameter_bytes = sizeof parameters;
+}
+
 runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule, const runtime::DeviceFacts& device) {
   const std::int64_t resident = block.resident_clusters(device.multiprocessors);
   const std::int64_t clusters = schedule.splits > 1            ? schedule.tiles()
@@ -102,11 +128,17 @@ Launch encode_launch(const Plan& plan, const ScheduledLaunch& scheduled, const W
       parameters_of(block, scheduled, weights, static_cast<char*>(workspace), device);
   Launch launch;
   launch.shape = shape_of(block, scheduled.schedule, device);
-  std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
-  launch.parameter_bytes = sizeof parameters;
+  const Problem& problem = scheduled.problem;
+  if (block.row_scaling) {
+    set_parameters(launch, byte_parameters(block.descriptor, parameters, problem, weights));
+  } else {
+    set_parameters(launch, parameters);
+  }
+  const runtime::TensorMap activations = map_of_activations(plan, problem);
   add_map(launch, *weights.word_map);
-  add_map(launch, map_of_activations(plan, scheduled.problem));
-  add_map(launch, map_of_output(plan, scheduled.problem));
+  add_map(launch, activations);
+  // A kernel that stores the output without a tensor map still has the parameter.
+  add_map(launch, has_output_map(block.descriptor, problem) ? map_of_output(plan, problem) : activations);
   return launch;
 }
 

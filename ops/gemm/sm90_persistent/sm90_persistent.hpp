@@ -1,7 +1,7 @@
 // Kernel family sm90_persistent of GEMMs: for many rows, and for weights that need no conversion. Clusters of two
 // blocks compute tiles of 256 columns and 16 to 256 rows until none is left. One producer warp fills a ring of stages
 // with TMA box copies. Two consumer warpgroups dequantise weights into the register operand of wgmma, or let wgmma read
-// the weights from shared memory.
+// the weights from shared memory. Operands have 16 bits, or both are bytes.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct Weights : WeightOperand {
 
   std::vector<codegen::TileAccess> staging;  ///< stores of a warpgroup's outputs, in a staging tile of store_rows()
   Role product = {"gemm/warpgroup_product.cuh", "cubit::Float32Product<Element, kTokens>"};
-  std::string scaling = "cubit::UnscaledSums";  ///< what the epilogue does to sums
+  Role output = {"gemm/staged_epilogue.cuh", "cubit::PackedHalves<Element>"};  ///< type of the outputs
   bool in_shared_memory = false;  ///< wgmma reads the weights where the copy has put them; else lanes dequantise words
 };
 

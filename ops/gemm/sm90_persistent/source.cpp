@@ -12,7 +12,7 @@ namespace {
 Role staged_epilogue(const Plan& plan) {
   const GemmDescriptor& descriptor = plan.block.descriptor;
   return {"gemm/staged_epilogue.cuh",
-          fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, staging, {}, {}, {}, {}>",
+          fmt::format("cubit::StagedEpilogue<Element, Weights, Scaling, {}, Output, staging, {}, {}, {}, {}>",
                       function_type(descriptor.function), plan.store_rows, descriptor.is_gated(), descriptor.bias,
                       descriptor.residual)};
 }
@@ -45,10 +45,14 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Tiles", "cubit::GroupedTiles")
       .include(weights.role.header)
       .alias("Weights", weights.role.type);
+  const Role scaling = block.row_scaling.value_or(Role{"gemm/scaling.cuh", "cubit::UnscaledSums"});
   const Role epilogue = block.epilogue.value_or(staged_epilogue(plan));
-  header.include(epilogue.header)
+  header.include(scaling.header)
+      .include(weights.output.header)
+      .include(epilogue.header)
       .layout("staging", plan.staging)
-      .alias("Scaling", weights.scaling)
+      .alias("Scaling", scaling.type)
+      .alias("Output", weights.output.type)
       .alias("Epilogue", epilogue.type);
   return assemble_source(block, "kernels/sm90_persistent_gemm.cuh", header, architecture, "persistent_gemm");
 }
