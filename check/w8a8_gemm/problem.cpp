@@ -73,8 +73,12 @@ void check_scales(const Tensor* scales, bool is_of_output) {
 class W8a8Problem final : public Problem {
  public:
   /// Checks all tensors. `inputs` are in the order of input_names. Throws Failure(invalid_argument).
-  W8a8Problem(W8a8Gemm descriptor, Tensors inputs, const LaunchChoice& launch)
-      : descriptor_(std::move(descriptor)), inputs_(std::move(inputs)), launch_(launch) {
+  /// `is_normal`: activations and weights are known to be normal data, whose products cancel.
+  W8a8Problem(W8a8Gemm descriptor, Tensors inputs, const LaunchChoice& launch, bool is_normal)
+      : descriptor_(std::move(descriptor)),
+        inputs_(std::move(inputs)),
+        launch_(launch),
+        allows_truncation_(!(is_normal && descriptor_.promotes() && !descriptor_.is_gated())) {
     operands_ = {.activations = inputs_.find("activations"),
                  .weights = inputs_.find("weights"),
                  .activation_scales = inputs_.find("activation_scales"),
@@ -105,11 +109,15 @@ class W8a8Problem final : public Problem {
   double halves_error(const std::uint16_t* got, int row, const SumRow& sums) const;
   double row_error(const void* got, int row, const SumRow& sums) const;
   double tolerance() const;
+  /// What truncated products may change beyond the tolerance.
+  double allowed_truncation(const Reference& reference) const { return allows_truncation_ ? reference.truncation : 0; }
 
   W8a8Gemm descriptor_;
   Tensors inputs_;
   std::vector<Tensor> outputs_;
   LaunchChoice launch_;
+  /// With accumulate=promoted, 16-bit outputs of normal data keep the tolerance whatever tensor cores truncate.
+  bool allows_truncation_;
   Operands operands_;
 };
 
@@ -191,7 +199,10 @@ double W8a8Problem::bytes_error(const void* got, int row, const SumRow& sums) co
     const double found = is_int8 ? static_cast<std::int8_t>(bytes[column]) : fp8_to_double(kE4m3, bytes[column]);
     constexpr double kArithmetic = 2e-5;  // sums and functions in fp32, relative to what is added
     const double allowed = kArithmetic * (reference.contributions / scale + 1);
-    const double beyond = std::fabs(found - steps) - (is_int8 ? 0.5 : half_step_of_fp8(steps));
+    // A truncated result may be a larger number, whose half step counts.
+    const double truncation = reference.truncation / scale;
+    const double largest = std::min(std::fabs(steps) + truncation, most);
+    const double beyond = std::fabs(found - steps) - truncation - (is_int8 ? 0.5 : half_step_of_fp8(largest));
     error = std::max(error, std::isnan(found) ? std::numeric_limits<double>::infinity() : beyond / allowed);
   }
   return error;
@@ -205,8 +216,11 @@ double W8a8Problem::halves_error(const std::uint16_t* got, int row, const SumRow
   for (int column = 0; column < columns(); ++column) {
     const Reference reference = reference_of(descriptor_, operands_, sums, row, column);
     const double found = to_double(element, got[static_cast<std::int64_t>(row) * columns() + column]);
-    double error = std::fabs(difference_of(element, found, reference.value, tolerance()));
-    constexpr double kSubnormal = 0x1p-25;  // half a step of fp16's subnormal numbers
+    const double truncation = allowed_truncation(reference);
+    const double near = tolerance() + (truncation > 0 ? truncation / std::fabs(reference.value) : 0);
+    double error = std::fabs(difference_of(element, found, reference.value, near));
+    error = error <= truncation ? 0 : error - truncation;  // NaN stays NaN
+    constexpr double kSubnormal = 0x1p-25;                 // half a step of fp16's subnormal numbers
     if (element == Element::fp16 && std::fabs(reference.value) < 0x1p-14) error = std::max(0.0, error - kSubnormal);
     difference += error * error;
     if (!std::isfinite(found)) continue;
@@ -347,7 +361,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   for (const std::string_view name : names) {
     if (!taken.take(given, name)) reject(fmt::format("no tensor {}", name), fmt::format("{} needs it", text));
   }
-  return std::make_unique<W8a8Problem>(descriptor, std::move(taken), launch);
+  return std::make_unique<W8a8Problem>(descriptor, std::move(taken), launch, false);
 }
 
 std::string random_help() {
@@ -371,7 +385,8 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
   if (descriptor.bias) maker.halves("bias", {sizes.gemm.n});
   if (descriptor.residual)
     maker.halves("residual", {sizes.gemm.m, output_columns(descriptor, static_cast<int>(sizes.gemm.n))});
-  return std::make_unique<W8a8Problem>(descriptor, std::move(maker.inputs), sizes.launch);
+  const bool is_normal = sizes.pattern == Pattern::normal || sizes.pattern == Pattern::tiny_scales;
+  return std::make_unique<W8a8Problem>(descriptor, std::move(maker.inputs), sizes.launch, is_normal);
 }
 
 }  // namespace cubit::check::w8a8_gemm

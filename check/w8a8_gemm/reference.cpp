@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <span>
 
 #include "base/parallel.hpp"
@@ -13,6 +14,12 @@
 
 namespace cubit::check::w8a8_gemm {
 namespace {
+
+constexpr int kStepK = 32;                    ///< values along k of a step of tensor cores
+constexpr int kPromotedK = 128;               ///< values along k of a chain with accumulate=promoted
+constexpr double kLossOfStep = 33 * 0x1p-13;  ///< relative to the absolute products so far: see reference.hpp
+/// The largest derivative of a function: that of gelu.
+constexpr double kSteepest = 1.13;
 
 /// The values of all bytes of a type.
 std::array<double, 256> values_of(W8Element element) {
@@ -41,10 +48,31 @@ double addend_at(const W8a8Gemm& descriptor, const Tensor& tensor, std::int64_t 
 Reference biased(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
   const double scale = static_cast<double>(scale_at(*operands.activation_scales, row)) *
                        static_cast<double>(scale_at(*operands.weight_scales, column));
-  Reference result{sums.sums[column] * scale, sums.absolute[column] * scale};
+  const double truncation = sums.chains.empty() ? 0 : kLossOfStep * sums.chains[column] * scale;
+  Reference result{sums.sums[column] * scale, sums.absolute[column] * scale, truncation};
   if (operands.bias == nullptr) return result;
   const double bias = addend_at(descriptor, *operands.bias, column);
-  return {result.value + bias, result.contributions + std::fabs(bias)};
+  return {result.value + bias, result.contributions + std::fabs(bias), truncation};
+}
+
+/// How many steps of the chain have begun to add up value `i` of k, or come after it: these lose bits beside it.
+int steps_from(const W8a8Gemm& descriptor, int i, int k) {
+  const int end = descriptor.promotes() ? std::min(k, i / kPromotedK * kPromotedK + kPromotedK) : k;
+  return (end + kStepK - 1) / kStepK - i / kStepK;
+}
+
+using WeightsOf = std::function<void(int column, int first, std::span<double> weights)>;
+
+/// Calls store(row, column, sums of the row with the column) for all rows and columns, on several threads.
+template <class Store>
+void multiply_all(const RowBlocks& rows, int m, int n, const WeightsOf& weights_of, const Store& store) {
+  constexpr int kColumns = 8;  // they share the activations, which are read from memory once
+  parallel_for((n + kColumns - 1) / kColumns, [&](std::int64_t unit) {
+    const int first = static_cast<int>(unit) * kColumns;
+    const std::vector<ColumnSums> columns = multiply(rows, first, std::min(kColumns, n - first), weights_of);
+    for (std::size_t column = 0; column < columns.size(); ++column)
+      for (int row = 0; row < m; ++row) store(row, first + static_cast<int>(column), columns[column]);
+  });
 }
 
 }  // namespace
@@ -58,34 +86,40 @@ std::vector<SumRow> sums_of_rows(const W8a8Gemm& descriptor, const Operands& ope
     const std::uint8_t* const bytes = row_of(*operands.weights, column) + first;
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = values[bytes[i]];
   };
-  std::vector<SumRow> result(operands.m(), {std::vector<double>(n), std::vector<double>(n)});
-  constexpr int kColumns = 8;  // they share the activations, which are read from memory once
-  parallel_for((n + kColumns - 1) / kColumns, [&](std::int64_t unit) {
-    const int first = static_cast<int>(unit) * kColumns;
-    const std::vector<ColumnSums> columns = multiply(rows, first, std::min(kColumns, n - first), weights_of);
-    for (std::size_t column = 0; column < columns.size(); ++column) {
-      for (int row = 0; row < operands.m(); ++row) {
-        result[row].sums[first + column] = columns[column].product(row);
-        result[row].absolute[first + column] = columns[column].magnitude(row);
-      }
-    }
+  const int m = operands.m();
+  std::vector<SumRow> result(m, {std::vector<double>(n), std::vector<double>(n), {}});
+  multiply_all(rows, m, n, weights_of, [&](int row, int column, const ColumnSums& sums) {
+    result[row].sums[column] = sums.product(row);
+    result[row].absolute[column] = sums.magnitude(row);
   });
+  if (descriptor.element == W8Element::int8) return result;
+  for (SumRow& row : result) row.chains.resize(n);
+  const auto weights_by_steps = [&](int column, int first, std::span<double> weights) {
+    weights_of(column, first, weights);
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weights[i] *= steps_from(descriptor, first + static_cast<int>(i), operands.k());
+  };
+  multiply_all(rows, m, n, weights_by_steps,
+               [&](int row, int column, const ColumnSums& sums) { result[row].chains[column] = sums.magnitude(row); });
   return result;
 }
 
 Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
-  if (descriptor.output == W8Output::int32) return {sums.sums[column], sums.absolute[column]};
+  if (descriptor.output == W8Output::int32) return {sums.sums[column], sums.absolute[column], 0};
   Reference result = biased(descriptor, operands, sums, row, column);
   result.value = apply_function(descriptor.function, result.value);
+  if (descriptor.function != GemmFunction::none) result.truncation *= kSteepest;
   if (descriptor.is_gated()) {
     const Reference up = biased(descriptor, operands, sums, row, column + operands.n() / 2);
+    result.truncation = std::fabs(up.value) * result.truncation + std::fabs(result.value) * up.truncation +
+                        result.truncation * up.truncation;
     result.contributions = std::fabs(up.value) * result.contributions + std::fabs(result.value) * up.contributions;
     result.value *= up.value;
   }
   if (operands.residual == nullptr) return result;
   const std::int64_t columns = operands.residual->shape[1];
   const double residual = addend_at(descriptor, *operands.residual, row * columns + column);
-  return {result.value + residual, result.contributions + std::fabs(residual)};
+  return {result.value + residual, result.contributions + std::fabs(residual), result.truncation};
 }
 
 bool has_exact_bytes(const W8a8Gemm& descriptor) {

@@ -1,4 +1,11 @@
 // The reference of the operator w8a8_gemm on the host, element by element.
+//
+// Tensor cores add up products of e4m3 with few bits, and the reference says how far that may move a result. A step of
+// an accumulator adds 32 products along k. Before the addition the 32 products and the accumulator are truncated to
+// multiples of a unit, 2^-13 of the power of two in the largest of them. A step therefore loses less than 33 · 2^-13 ·
+// the largest magnitude, which is at most the sum of absolute products of the accumulator's steps so far. The bound of
+// a result is the sum of these losses over the steps of a chain: all of k with accumulate=fast, and the four steps of
+// each 128 values along k with accumulate=promoted. Chains of launches that split k are shorter.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +31,20 @@ struct Operands {
   int k() const { return static_cast<int>(activations->shape[1]); }
 };
 
-/// An output before it is rounded to its type, and the sum of the absolute contributions to it.
+/// An output before it is rounded to its type, the sum of the absolute contributions to it, and the bound of what
+/// truncated products of e4m3 may change.
 struct Reference {
   double value = 0;
   double contributions = 0;
+  double truncation = 0;
 };
 
 /// A row of sums over k, exact in double, and of the absolute products.
 struct SumRow {
   std::vector<double> sums;      ///< [n]
   std::vector<double> absolute;  ///< [n]
+  /// [n] Sums over the steps of tensor cores of the absolute products in the chain up to each step; empty for int8.
+  std::vector<double> chains;
 };
 /// All rows, computed on several threads.
 std::vector<SumRow> sums_of_rows(const W8a8Gemm& descriptor, const Operands& operands);

@@ -20,8 +20,9 @@ class GemmFamily : public KernelFamily<Descriptor> {
   /// The part of plan() that schedules, workspace and the performance model depend on. The rest of plan(), which is the
   /// source and the report, takes most of its time. Requires that why_not() returns nothing. Pure.
   virtual BlockPlan block_plan(const Descriptor& descriptor, const codegen::Architecture& architecture) const = 0;
-  /// Whether somebody timed the family's tiles, so that the performance model can choose among them.
-  virtual bool is_modelled() const { return true; }
+  /// Whether somebody timed the family's tiles on such an architecture, so that the performance model can choose among
+  /// them.
+  virtual bool is_modelled(const codegen::Architecture&) const { return true; }
 };
 
 /// Why a family whose tiles have at most 64 rows has no tile of `rows` rows; else nothing.

@@ -1,5 +1,6 @@
 // Descriptor and arguments as ops/gemm sees them.
 #include "ops/argument_checks.hpp"
+#include "ops/gemm/boxes.hpp"
 #include "ops/w8a8_gemm/w8a8_gemm.hpp"
 
 namespace cubit::ops::w8a8_gemm {
@@ -39,11 +40,15 @@ void check_tensors(const W8a8Gemm& descriptor, const Arguments& arguments) {
   require_alignment("output_scale", arguments.output_scale, nullptr, 0, 1, 4, "align it");
 }
 
-gemm::WeightTensors weight_tensors(const W8a8Gemm&, const gemm::BlockPlan&, const Arguments& arguments) {
-  return {.words = arguments.weights,
-          .scales = arguments.weight_scales,
-          .activation_scales = arguments.activation_scales,
-          .output_scale = arguments.output_scale};
+gemm::WeightTensors weight_tensors(const W8a8Gemm&, const gemm::BlockPlan& block, const Arguments& arguments) {
+  gemm::WeightTensors tensors{.words = arguments.weights,
+                              .scales = arguments.weight_scales,
+                              .activation_scales = arguments.activation_scales,
+                              .output_scale = arguments.output_scale};
+  if (block.is_persistent)
+    tensors.word_map = gemm::weight_rows_map(block.descriptor, arguments.weights, arguments.n, arguments.k, arguments.k,
+                                             block.tiles.words);
+  return tensors;
 }
 
 }  // namespace

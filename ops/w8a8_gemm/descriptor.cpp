@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
@@ -11,7 +13,7 @@
 namespace cubit::ops::w8a8_gemm {
 namespace {
 
-constexpr std::array kTileRows = {8, 16, 32, 64};
+constexpr std::array kTileRows = {8, 16, 32, 64, 128, 192, 256};
 constexpr std::array kTileColumns = {256};
 
 std::vector<Field<W8a8Gemm>> make_fields() {
@@ -29,6 +31,11 @@ std::vector<Field<W8a8Gemm>> make_fields() {
                                         {"int32", W8Output::int32},
                                         {"int8", W8Output::int8},
                                         {"fp8_e4m3", W8Output::fp8_e4m3}}),
+      word_field<Descriptor, Fp8Accumulation>(
+          {"accumulate", "fast, promoted", "fast",
+           "how products of e4m3 are added up: all in tensor cores, which keep about 13 bits below the largest addend, "
+           "or 128 values along k at a time, whose sums are added in fp32"},
+          &Descriptor::accumulate, {{"fast", Fp8Accumulation::fast}, {"promoted", Fp8Accumulation::promoted}}),
       word_field<Descriptor, TokenScale>(
           {"activation_scale", "token, tensor", "token", "a scale for each row of activations, or one scale"},
           &Descriptor::activation_scale, {{"token", TokenScale::token}, {"tensor", TokenScale::tensor}}),
@@ -68,18 +75,42 @@ void check_integer_output(const W8a8Gemm& descriptor, std::string_view text) {
   refuse_field("residual", !descriptor.residual);
 }
 
-void check_rules(const W8a8Gemm& descriptor, std::string_view text) {
+void check_fields(const W8a8Gemm& descriptor, std::string_view text) {
+  if (descriptor.element == W8Element::int8 && (descriptor.promotes() || gives_field(text, "accumulate")))
+    refuse_w8a8(text, "the field accumulate does not apply to element=int8, whose sums are exact",
+                "leave accumulate out, or ask for element=fp8_e4m3");
   if (descriptor.output == W8Output::int32) check_integer_output(descriptor, text);
   const bool has_addend = descriptor.has_byte_output() && (descriptor.bias || descriptor.residual);
   if (!has_addend && (descriptor.addend != W8a8Gemm{}.addend || gives_field(text, "addend")))
     refuse_w8a8(text, "the field addend applies to bias and residual beside an output of 8 bits",
                 "leave addend out, or ask for bias=true or residual=true and output=int8 or output=fp8_e4m3");
-  if (auto broken = why_not_named_family(families(), descriptor))
-    refuse_w8a8(text, fmt::format("family={}: {}", descriptor.family, broken->rule), broken->remedy);
 }
 
-bool is_served(const W8a8Gemm&) { return true; }
-bool is_timed(const W8a8Gemm&) { return false; }
+void check_rules(const W8a8Gemm& descriptor, std::string_view text) {
+  check_fields(descriptor, text);
+  if (descriptor.is_set()) {
+    if (auto broken = gemm::why_no_members(kSetPolicy, descriptor))
+      refuse_w8a8(text, std::move(broken->rule), std::move(broken->remedy));
+    return;
+  }
+  if (auto broken = why_not_named_family(families(), descriptor))
+    refuse_w8a8(text, fmt::format("family={}: {}", descriptor.family, broken->rule), broken->remedy);
+  if (const std::optional<std::string> rules = why_unserved(families(), descriptor))
+    refuse_w8a8(text, fmt::format("tile_m={}: no kernel family serves it ({})", descriptor.tile_m, *rules),
+                "ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
+}
+
+bool is_served(const W8a8Gemm& descriptor) {
+  try {
+    check_rules(descriptor, descriptor.text());
+    return true;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
+/// On architectures with wgmma; elsewhere see Sm80Bytes::is_modelled().
+bool is_timed(const W8a8Gemm&) { return true; }
 std::span<const gemm::Tile> timed_tiles(const W8a8Gemm&, const codegen::Architecture&) { return {}; }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <utility>
 
 #include "ops/gemm/accesses.hpp"
 #include "ops/gemm/source.hpp"
@@ -38,29 +38,15 @@ TileAccess loads_of_bytes(int tiles) {
           }};
 }
 
-std::string_view sum_type(const W8a8Gemm& descriptor) {
-  return descriptor.element == W8Element::int8 ? "int" : "float";
-}
-
-gemm::Role scaling_role(const W8a8Gemm& descriptor) {
-  constexpr const char* kHeader = "byte_gemm/scaling.cuh";
-  if (descriptor.output == W8Output::int32) return {kHeader, "cubit::IntegerSums"};
-  return {kHeader, fmt::format("cubit::ScaledSums<{}, {}, {}>", sum_type(descriptor),
-                               descriptor.activation_scale == TokenScale::token,
-                               descriptor.weight_scale == ChannelScale::channel)};
-}
-
 /// Outputs of 16 bits have the usual epilogue.
 std::optional<gemm::Role> epilogue_role(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
   constexpr const char* kHeader = "byte_gemm/epilogue.cuh";
   if (descriptor.output == W8Output::int32) return gemm::Role{kHeader, "cubit::IntegerOutput"};
   if (!descriptor.has_byte_output()) return std::nullopt;
-  const std::string output = descriptor.output == W8Output::int8
-                                 ? "cubit::SignedByteOutput"
-                                 : fmt::format("cubit::Fp8Output<{}>", architecture.fp8_conversion);
   return gemm::Role{
       kHeader, fmt::format("cubit::ByteEpilogue<Element, {}, {}, {}, {}, {}>", gemm::function_type(descriptor.function),
-                           descriptor.is_gated(), descriptor.bias, descriptor.residual, output)};
+                           descriptor.is_gated(), descriptor.bias, descriptor.residual,
+                           byte_range_type(descriptor, architecture))};
 }
 
 /// Nobody has timed these kernels. The times are those of w4a16_gemm for weights of 8 bits, whose stages have as many
@@ -86,8 +72,8 @@ gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Ar
   weights.row_scaling = scaling_role(descriptor);
   weights.epilogue = epilogue_role(descriptor, architecture);
   weights.times = times_of(descriptor.tile_m);
-  weights.strip_registers = 16;  // the words of a step
-  weights.strip_tile_registers = 8;
+  weights.strip_registers = 16;                                   // the words of a step
+  weights.strip_tile_registers = descriptor.promotes() ? 16 : 8;  // the sums, and those of a stage
   weights.more_registers = 40;  // addresses of copies; with fewer, gated tiles of 32 rows spilled at three blocks
   weights.fewest_stages = 2;    // a stage of 256 columns has 32 KB
   return weights;
@@ -102,17 +88,24 @@ std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor) {
        "a lane then has four neighbouring columns of the output and stores them together"},
       {"scales",
        descriptor.output == W8Output::int32 ? "none" : "in the epilogue, per row and per column of the output",
-       is_int8 ? "sums are exact integers until then, so that split-K merges integers" : "no scale changes within k"}};
+       is_int8 ? "sums are exact integers until then, so that split-K merges integers" : "no scale changes within k"},
+      sum_decision(descriptor)};
 }
 
-class Sm80Bytes final : public gemm::GemmFamily<W8a8Gemm> {
+class Sm80Bytes final : public GemmFamily {
  public:
   std::string_view name() const override { return "sm80"; }
   std::string_view accepted() const override { return "sm_80 and later; element=fp8_e4m3 on sm_89 and later"; }
-  bool is_modelled() const override { return false; }
+  /// Nobody has timed the tiles on an architecture without wgmma.
+  bool is_modelled(const codegen::Architecture& architecture) const override { return architecture.wgmma; }
+
+  std::optional<BrokenRule> why_not_descriptor(const W8a8Gemm& descriptor) const override {
+    return gemm::why_too_many_rows(descriptor.tile_m);
+  }
 
   std::optional<std::string> why_not(const W8a8Gemm& descriptor,
                                      const codegen::Architecture& architecture) const override {
+    if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
     if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
     // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
     if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
@@ -135,11 +128,9 @@ class Sm80Bytes final : public gemm::GemmFamily<W8a8Gemm> {
 
 }  // namespace
 
-const FamilyList<gemm::GemmFamily<W8a8Gemm>>& families() {
-  static const Sm80Bytes kSm80;
-  static const std::array<const gemm::GemmFamily<W8a8Gemm>*, 1> kAll = {&kSm80};
-  static const FamilyList<gemm::GemmFamily<W8a8Gemm>> kList = {"w8a8_gemm", kSm80.accepted(), kAll};
-  return kList;
+const GemmFamily& sm80_family() {
+  static const Sm80Bytes kFamily;
+  return kFamily;
 }
 
 }  // namespace cubit::ops::w8a8_gemm

@@ -3,6 +3,7 @@
 
 #include <cubit/w8a8_gemm.hpp>
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "ops/gemm/families.hpp"
 #include "ops/gemm/sets/members.hpp"
 #include "ops/gemm/specialisation.hpp"
+#include "ops/gemm/weights.hpp"
 #include "ops/operator.hpp"
 
 namespace cubit::ops {
@@ -39,8 +41,20 @@ gemm::GemmDescriptor describe(const W8a8Gemm& descriptor);
 /// The translation of the public arguments.
 extern const gemm::Translation<W8a8Gemm, cubit_w8a8_gemm_arguments> kTranslation;
 
+using GemmFamily = gemm::GemmFamily<W8a8Gemm>;
+
+/// Types in the templates of both families: of a sum, of the scaling role, and of the range of an 8-bit output.
+std::string_view sum_type(const W8a8Gemm& descriptor);
+gemm::Role scaling_role(const W8a8Gemm& descriptor);
+std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architecture& architecture);
+
+/// What `explain` says about the accumulators.
+Decision sum_decision(const W8a8Gemm& descriptor);
+
+const GemmFamily& sm80_family();
+const GemmFamily& sm90_persistent_family();
 /// The kernel families, in the order in which the operator tries them.
-const FamilyList<gemm::GemmFamily<W8a8Gemm>>& families();
+const FamilyList<GemmFamily>& families();
 /// How members of sets are chosen.
 extern const gemm::SetPolicy<W8a8Gemm> kSetPolicy;
 

@@ -5,9 +5,8 @@
 #pragma once
 
 #include "byte_gemm/arguments.h"
-#include "core/byte_codes.cuh"
+#include "byte_gemm/quantised_bytes.cuh"
 #include "core/copies.cuh"
-#include "core/quotient.cuh"
 #include "core/types.cuh"
 #include "gemm/activation_functions.cuh"
 
@@ -24,25 +23,7 @@ struct IntegerOutput {
   }
 };
 
-/// Range and special values of signed bytes. NaN becomes 0.
-struct SignedByteOutput {
-  using Code = Int8Code;
-  static constexpr float kLowest = -128.f;
-  static constexpr float kHighest = 127.f;
-  static constexpr bool kHasNan = false;
-};
-
-/// Range and special values of e4m3. NaN and infinity become the NaN code. kConverts: see Fp8Code.
-template <bool kConverts>
-struct Fp8Output {
-  using Code = Fp8Code<4, kConverts>;
-  static constexpr float kLowest = -448.f;
-  static constexpr float kHighest = 448.f;
-  static constexpr bool kHasNan = true;
-};
-
-/// byte = round(result / output scale), half to even and saturated. A scale that is not from 2^-100 to 2^100 gives 0,
-/// or the NaN code if there is one. `Element` is the type of bias and residual.
+/// byte = round(result / output scale): see QuantisedBytes. `Element` is the type of bias and residual.
 template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual, class Output>
 struct ByteEpilogue {
   static constexpr bool kGated = kIsGated;
@@ -69,7 +50,7 @@ struct ByteEpilogue {
       add(static_cast<const char*>(args.residual) + row * args.residual_stride + element, result);
     const float scale = *static_cast<const float*>(static_cast<const ByteGemmArguments&>(args).output_scale);
     *reinterpret_cast<uint32*>(static_cast<char*>(args.output) + row * args.output_stride + column) =
-        quantise(result, scale);
+        QuantisedBytes<Output>(scale)(result);
   }
 
  private:
@@ -79,22 +60,6 @@ struct ByteEpilogue {
     values[1] = __fadd_rn(values[1], Pair<Element>::high(pairs.x));
     values[2] = __fadd_rn(values[2], Pair<Element>::low(pairs.y));
     values[3] = __fadd_rn(values[3], Pair<Element>::high(pairs.y));
-  }
-
-  static __device__ __forceinline__ uint32 quantise(const float (&values)[4], float scale) {
-    constexpr uint32 kNanBytes = Output::kHasNan ? 0x7f7f7f7fu : 0u;
-    if (!(scale >= 0x1p-100f && scale <= 0x1p100f)) return kNanBytes;
-    const Quotient quotient(scale);
-    float steps[4];
-    uint32 special = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float x = values[i];
-      const bool is_nan = x != x;
-      steps[i] = is_nan ? 0.f : quotient(fminf(fmaxf(x, Output::kLowest * scale), Output::kHighest * scale));
-      if (Output::kHasNan && !(fabsf(x) <= 0x1.fffffep127f)) special |= 0xffu << (8 * i);
-    }
-    return (Output::Code::encode(steps) & ~special) | (kNanBytes & special);
   }
 };
 

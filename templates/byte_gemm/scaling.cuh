@@ -5,6 +5,7 @@
 #pragma once
 
 #include "byte_gemm/arguments.h"
+#include "byte_gemm/persistent_arguments.h"
 #include "core/types.cuh"
 #include "gemm/scaling.cuh"
 
@@ -18,6 +19,11 @@ struct IntegerSums : UnscaledSums {
     template <class Arguments>
     __device__ __forceinline__ Values(const Arguments&, int, int) {}
     __device__ __forceinline__ float operator()(int sum, int) const { return __int_as_float(sum); }
+  };
+  template <int kBlocks>
+  struct Features : UnscaledSums::Features<kBlocks> {
+    using UnscaledSums::Features<kBlocks>::Features;
+    __device__ __forceinline__ float value(int sum, int, int, int) const { return __int_as_float(sum); }
   };
 };
 
@@ -53,6 +59,51 @@ struct ScaledSums : UnscaledSums {
     float token_;
     float channels_[4];
   };
+
+  template <int kBlocks>
+  class Features {
+   public:
+    __device__ __forceinline__ Features(const PersistentGemmArguments& args, const int (&columns)[2]) {
+      load(channels_[0], args.scales, kChannelScales ? columns[0] : 0);
+      load(channels_[1], args.scales, kChannelScales ? columns[1] : 0);
+    }
+    /// The last token's scale stands for the scales of tokens that do not exist.
+    __device__ __forceinline__ void load_tokens(const PersistentGemmArguments& args, int token) {
+      const void* const scales = static_cast<const PersistentByteArguments&>(args).activation_scales;
+#pragma unroll
+      for (int i = 0; i < kScales; ++i) {
+        const int own = token + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2;
+        load(tokens_[i], scales, kTokenScales ? min(own, args.m - 1) : 0);
+      }
+    }
+    __device__ __forceinline__ float value(Sum sum, int row, int block, int i) const {
+      const float token = tokens_[kTokenScales ? 2 * block + i : 0];
+      return __fmul_rn(__fmul_rn(static_cast<float>(sum), token), channels_[row]);
+    }
+
+   private:
+    static constexpr int kScales = kTokenScales ? 2 * kBlocks : 1;
+
+    static __device__ __forceinline__ void load(float& scale, const void* scales, int i) {
+      asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(static_cast<const float*>(scales) + i));
+    }
+
+    float channels_[2];
+    float tokens_[kScales];
+  };
+};
+
+/// The same of sums that are added up stage by stage: the products of a stage of 128 values along k have accumulators
+/// of their own, which fp32 additions add to the sums.
+template <bool kTokenScales, bool kChannelScales>
+struct PromotedSums : ScaledSums<float, kTokenScales, kChannelScales> {
+  static constexpr bool kScalesGroups = true;
+
+  template <class Scales>
+  static __device__ __forceinline__ void add(float (&sums)[2][4], const float (&products)[2][4], const Scales&) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[i / 4][i % 4] = __fadd_rn(sums[i / 4][i % 4], products[i / 4][i % 4]);
+  }
 };
 
 }  // namespace cubit

@@ -152,9 +152,7 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
   }
   if (operator_of(descriptor) == "w8a8_gemm") {
     // Rows in two tiles, k in two splits that are no whole stages; balanced shares; the smallest sizes.
-    const double tile_m = static_cast<double>(has(descriptor, "tile_m=64")   ? 64
-                                              : has(descriptor, "tile_m=32") ? 32
-                                                                             : 16);
+    const double tile_m = std::max(16, std::stoi(descriptor.substr(descriptor.find("tile_m=") + 7)));
     const double columns = has(descriptor, "silu_gate") ? 16 : 8;
     const auto kind = static_cast<double>(index % 4);
     return {{{"m", tile_m + 3},

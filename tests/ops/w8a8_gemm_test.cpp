@@ -1,6 +1,7 @@
 // w8a8_gemm without running kernels: descriptor texts, refusals, launches, proofs of bank conflicts, and compilation
 // without spills. tests/cover checks what kernels compute.
 #include <cubit/w8a8_gemm.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,6 +12,7 @@
 #include "ops/w8a8_gemm/w8a8_gemm.hpp"
 #include "templates/byte_gemm/arguments.h"
 #include "templates/byte_gemm/lanes.h"
+#include "templates/byte_gemm/persistent_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"
@@ -32,6 +34,8 @@ TEST(W8a8Descriptor, EveryValueHasOneTextThatParsesBackToIt) {
   all.push_back({.output = W8Output::int32, .tile_m = 64, .atomic_splits = true});
   all.push_back({.output = W8Output::int8, .residual = true, .addend = Element::bf16, .family = "sm80"});
   all.push_back({.function = GemmFunction::gelu_tanh, .bias = true});
+  all.push_back({.element = W8Element::fp8_e4m3, .accumulate = Fp8Accumulation::promoted, .tile_m = 128});
+  all.push_back({.tile_m = 256, .family = "sm90_persistent"});
   tests::expect_one_text_each(all, w8a8_gemm::parse);
   EXPECT_EQ(W8a8Gemm{}.text(), "w8a8_gemm");
 }
@@ -48,7 +52,28 @@ TEST(W8a8Descriptor, RefusesByName) {
   refused("w8a8_gemm:addend=bf16,bias=true",
           "the field addend applies to bias and residual beside an output of 8 bits; leave addend out, or ask for "
           "bias=true or residual=true and output=int8 or output=fp8_e4m3");
-  refused("w8a8_gemm:tile_m=24", "24 is not a value of tile_m; accepted: auto, 8, 16, 32, 64");
+  refused("w8a8_gemm:tile_m=24", "24 is not a value of tile_m; accepted: auto, 8, 16, 32, 64, 128, 192, 256");
+  refused("w8a8_gemm:accumulate=promoted",
+          "the field accumulate does not apply to element=int8, whose sums are exact; leave accumulate out, or ask for "
+          "element=fp8_e4m3");
+  refused("w8a8_gemm:accumulate=fast",
+          "the field accumulate does not apply to element=int8, whose sums are exact; leave accumulate out, or ask for "
+          "element=fp8_e4m3");
+  refused("w8a8_gemm:tile_m=8,family=sm90_persistent",
+          "family=sm90_persistent: its tiles have 16 to 256 rows; leave tile_m or family out");
+  refused("w8a8_gemm:tile_m=128,family=sm80",
+          "family=sm80: its tiles have at most 64 rows, not 128; ask for tile_m=8, 16, 32 or 64, which compute any "
+          "number of rows, or leave family out");
+  refused("w8a8_gemm:tile_m=64,atomic_splits=true,family=sm90_persistent",
+          "family=sm90_persistent: the two blocks of a cluster add up their sums themselves, without atomics; leave "
+          "atomic_splits out");
+  refused("w8a8_gemm:atomic_splits=true,family=sm90_persistent",
+          "family=sm90_persistent: the two blocks of a cluster add up their sums themselves, without atomics; leave "
+          "atomic_splits out");
+  refused("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=256",
+          "tile_m=256: no kernel family serves it (sm80: its tiles have at most 64 rows, not 256; sm90_persistent: "
+          "accumulate=promoted needs registers for the sums of a stage, which tiles of at most 128 rows have); ask for "
+          "tile_m=8, 16, 32 or 64, which compute any number of rows");
 }
 
 std::string refusal_on(const char* text, const char* architecture) {
@@ -72,10 +97,50 @@ TEST(W8a8Descriptor, RefusesArchitecturesWithoutTheInstruction) {
     EXPECT_EQ(refusal_on("w8a8_gemm:element=fp8_e4m3,tile_m=16", architecture), "") << architecture;
 }
 
+std::vector<std::string> members_on(const char* text, const char* architecture) {
+  return find_operator(text).members(text, codegen::find_architecture(architecture));
+}
+
 TEST(W8a8Descriptor, NamesASetOfAllTiles) {
-  const auto members = find_operator("w8a8_gemm").members("w8a8_gemm", codegen::find_architecture("sm_90a"));
-  EXPECT_EQ(members, (std::vector<std::string>{"w8a8_gemm:tile_m=8", "w8a8_gemm:tile_m=16", "w8a8_gemm:tile_m=32",
-                                               "w8a8_gemm:tile_m=64"}));
+  EXPECT_EQ(members_on("w8a8_gemm", "sm_80"), (std::vector<std::string>{"w8a8_gemm:tile_m=8", "w8a8_gemm:tile_m=16",
+                                                                        "w8a8_gemm:tile_m=32", "w8a8_gemm:tile_m=64"}));
+  const auto many = members_on("w8a8_gemm", "sm_90a");
+  ASSERT_EQ(many.size(), 7u);
+  EXPECT_EQ(many.back(), "w8a8_gemm:tile_m=256");
+  const auto promoted = members_on("w8a8_gemm:element=fp8_e4m3,accumulate=promoted", "sm_90a");
+  EXPECT_EQ(promoted.back(), "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128");
+  EXPECT_EQ(members_on("w8a8_gemm:atomic_splits=true", "sm_90a").size(), 4u);
+}
+
+TEST(W8a8Descriptor, NamesTheFamilyOfATile) {
+  const auto family = [](const char* text, const char* architecture) {
+    return find_operator(text).specialise(text, codegen::find_architecture(architecture))->report().family;
+  };
+  EXPECT_EQ(family("w8a8_gemm:tile_m=8", "sm_90a"), "sm80_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_90a"), "sm90_persistent_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16,family=sm80", "sm_90a"), "sm80_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16,atomic_splits=true", "sm_90a"), "sm80_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_100a"), "sm80_w8a8_gemm");
+  EXPECT_NE(refusal_on("w8a8_gemm:tile_m=128", "sm_100a").find("it needs wgmma"), std::string::npos);
+}
+
+/// Rows that a launch of the set takes on an H200.
+std::string chosen_on_h200(int m, int n, int k) {
+  const Operator& op = find_operator("w8a8_gemm");
+  cubit_w8a8_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.m = m;
+  arguments.n = n;
+  arguments.activation_stride = arguments.k = k;
+  const auto choice = op.choice("w8a8_gemm", *tests::h200().architecture);
+  return members_on("w8a8_gemm", "sm_90a")[choice->choose(&arguments, tests::h200())];
+}
+
+TEST(W8a8Descriptor, LaunchesTakeTheTileThatTheModelFindsFastest) {
+  EXPECT_EQ(chosen_on_h200(16, 8192, 8192), "w8a8_gemm:tile_m=16");
+  EXPECT_EQ(chosen_on_h200(64, 8192, 8192), "w8a8_gemm:tile_m=64");
+  EXPECT_EQ(chosen_on_h200(2048, 8192, 8192), "w8a8_gemm:tile_m=256");
+  EXPECT_EQ(chosen_on_h200(8192, 8192, 8192), "w8a8_gemm:tile_m=256");
 }
 
 /// Row r of ldmatrix's matrix i goes to lanes 4 r …, which store columns 4 r + i of the strip.
@@ -85,6 +150,19 @@ TEST(W8a8Lanes, GiveALaneFourNeighbouringColumns) {
     EXPECT_EQ(column / 32, row / 32);
     EXPECT_EQ(column % 32 / 4, row % 8);
     EXPECT_EQ(column % 4, row / 8 % 4);
+  }
+}
+
+TEST(W8a8Plan, PersistentKernelsHaveNoBankConflicts) {
+  for (const char* const output : {"fp16", "int8", "int32"}) {
+    for (const char* const function : {"none", "silu_gate"}) {
+      const std::string text = fmt::format("w8a8_gemm:output={},tile_m=128{}", output,
+                                           function == std::string("none") ? "" : std::string(",function=") + function);
+      if (output == std::string("int32") && function != std::string("none")) continue;
+      const auto made = find_operator(text).specialise(text, codegen::find_architecture("sm_90a"));
+      EXPECT_EQ(made->report().proofs.size(), 3u);
+      for (const auto& proof : made->report().proofs) EXPECT_EQ(proof.degree, 1) << proof.access << " of " << text;
+    }
   }
 }
 
@@ -129,6 +207,44 @@ TEST(W8a8Launch, PassesScalesAndStridesInBytes) {
   EXPECT_EQ(parameters.output_stride, 2 * 512);
 }
 
+PersistentByteArguments persistent_parameters(const char* text, const cubit_w8a8_gemm_arguments& arguments) {
+  return tests::parameters_of<PersistentByteArguments>(encode_on_h200(w8a8_gemm::parse(text), arguments));
+}
+
+TEST(W8a8Launch, PassesScalesAndMapsToThePersistentKernel) {
+  const auto arguments = some_arguments();
+  const Launch launch = encode_on_h200({.tile_m = 64}, arguments);
+  const auto parameters = tests::parameters_of<PersistentByteArguments>(launch);
+  EXPECT_EQ(parameters.activation_scales, arguments.activation_scales);
+  EXPECT_EQ(parameters.scales, arguments.weight_scales);
+  EXPECT_EQ(parameters.slabs, 1024 / 128);
+  EXPECT_EQ(parameters.unmapped_output, nullptr);
+  ASSERT_EQ(launch.maps.all().size(), 3u);
+  const runtime::TensorMap& weights = launch.maps.all()[0].map;
+  EXPECT_EQ(weights.element_bytes, 1);
+  EXPECT_EQ(weights.rank, 2);
+  EXPECT_EQ(weights.strides[0], 1024u);
+  EXPECT_EQ(weights.box[0], 128u);
+  EXPECT_EQ(weights.box[1], 128u);
+  const Launch gated = encode_on_h200({.tile_m = 64, .function = GemmFunction::silu_gate}, arguments);
+  EXPECT_EQ(gated.maps.all()[0].map.rank, 4);
+  EXPECT_EQ(gated.maps.all()[0].map.sizes[3], 512u / 16);
+}
+
+/// A tensor map's rows begin at multiples of 16 bytes, and rows of an 8-bit output at multiples of 8.
+TEST(W8a8Launch, PassesOutputsThatNoTensorMapHas) {
+  auto arguments = some_arguments();
+  arguments.output_scale = address<float>(0x6000);
+  arguments.n = 504;
+  arguments.output_stride = 504;
+  const auto unmapped = persistent_parameters("w8a8_gemm:output=int8,tile_m=64", arguments);
+  EXPECT_EQ(unmapped.unmapped_output, arguments.output);
+  EXPECT_EQ(unmapped.output_stride, 504);
+  EXPECT_EQ(unmapped.output_scale, arguments.output_scale);
+  arguments.output_stride = 512;
+  EXPECT_EQ(persistent_parameters("w8a8_gemm:output=int8,tile_m=64", arguments).unmapped_output, nullptr);
+}
+
 TEST(W8a8Launch, RefusesByName) {
   using Given = cubit_w8a8_gemm_arguments;
   const auto refused = [](void (*change)(Given&), const char* text, const std::string& sentence) {
@@ -141,6 +257,9 @@ TEST(W8a8Launch, RefusesByName) {
   refused([](Given& a) { a.weight_scales = nullptr; }, "w8a8_gemm:tile_m=8",
           "weight_scales = NULL: the tensor is needed");
   refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
+  refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=64",
+          "activation_stride = 0: a tensor map reads the rows of activations, and its stride must be a multiple of 16 "
+          "bytes from 16 on");
 }
 
 TEST(W8a8Problem, RefusesScalesThatNoQuantiserWrites) {
@@ -168,6 +287,23 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,tile_m=64", "sm_89"});
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=64,atomic_splits=true", "sm_120"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
+  for (const char* const tile : {"16", "32", "64", "128", "192", "256"}) {
+    const std::string text = std::string(",tile_m=") + tile;
+    const std::string all = ",function=silu_gate,bias=true,residual=true";
+    kernels.push_back({"w8a8_gemm:output=int32" + text, "sm_90a"});
+    kernels.push_back({"w8a8_gemm:output=bf16" + text + all, "sm_90a"});
+    kernels.push_back({"w8a8_gemm:output=int8" + text + ",function=gelu,bias=true,residual=true", "sm_90a"});
+    kernels.push_back({"w8a8_gemm:element=fp8_e4m3" + text, "sm_90a"});
+    kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3" + text + all, "sm_90a"});
+  }
+  for (const char* const tile : {"16", "64", "128"}) {
+    const std::string promoted = std::string("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=") + tile;
+    kernels.push_back({promoted, "sm_90a"});
+    kernels.push_back({promoted + ",output=fp8_e4m3,function=silu_gate,bias=true,residual=true", "sm_90a"});
+  }
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,function=silu_gate", "sm_89"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=8", "sm_120"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,family=sm80", "sm_90a"});
   tests::expect_no_spills(kernels);
 }
 

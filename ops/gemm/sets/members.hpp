@@ -107,7 +107,7 @@ bool is_timed(const SetPolicy<Descriptor>& policy, const Descriptor& set, const 
   if (!policy.is_timed(set)) return false;
   for (const Descriptor& kernel : detail::with_every_tile(policy, set, policy.most_narrow_rows)) {
     if (detail::is_served_on(policy, kernel, architecture))
-      return choose_family(policy.families(), kernel, architecture).family.is_modelled();
+      return choose_family(policy.families(), kernel, architecture).family.is_modelled(architecture);
   }
   return false;
 }

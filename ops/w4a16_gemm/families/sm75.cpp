@@ -13,7 +13,7 @@ class Sm75Family final : public OnePlanFamily<make_plan, operand_decisions> {
  public:
   std::string_view name() const override { return "sm75"; }
   std::string_view accepted() const override { return "sm_75 and later"; }
-  bool is_modelled() const override { return false; }
+  bool is_modelled(const codegen::Architecture&) const override { return false; }
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
     if (descriptor.is_dense()) return rule_of_dense_weights();

@@ -47,7 +47,7 @@ typedef struct cubit_w8a8_gemm_arguments {
   const void* residual;      /* as output if the descriptor has a residual, else NULL; a 16-bit output may be the
                               * residual */
   void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
-  int64_t activation_stride; /* at least 0 */
+  int64_t activation_stride; /* at least 0; of family sm90_persistent at least 16 unless m is 1 */
   int64_t residual_stride;   /* at least 0 */
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
   int32_t m;                 /* rows of activations, at most 2147483391; 0: nothing is launched */

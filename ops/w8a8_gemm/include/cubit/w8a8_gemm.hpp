@@ -25,6 +25,12 @@ enum class W8Output {
   fp8_e4m3,
 };
 
+/// How tensor cores add up products of e4m3, of which they keep about 13 bits below the largest addend.
+enum class Fp8Accumulation {
+  fast,      ///< all of k in the tensor cores' accumulators
+  promoted,  ///< 128 values along k at a time, whose sums fp32 additions add up
+};
+
 /// Elements of the activations that share a scale.
 enum class TokenScale { token, tensor };
 /// Elements of the weights that share a scale.
@@ -35,10 +41,11 @@ enum class ChannelScale { channel, tensor };
 struct W8a8Gemm {
   W8Element element = W8Element::int8;
   W8Output output = W8Output::fp16;
+  Fp8Accumulation accumulate = Fp8Accumulation::fast;  ///< of element=fp8_e4m3; sums of int8 are exact
   TokenScale activation_scale = TokenScale::token;
   ChannelScale weight_scale = ChannelScale::channel;
-  int tile_m = 0;    ///< rows that a block computes: 8, 16, 32 or 64; every value serves any m. 0 ("auto"): a set's
-  int tile_n = 256;  ///< columns that a block computes: no field, because no other number is served
+  int tile_m = 0;    ///< rows of a tile: 8, 16, 32, 64, 128, 192 or 256; every value serves any m. 0 ("auto"): a set's
+  int tile_n = 256;  ///< columns of a tile: no field, because no other number is served
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
@@ -50,6 +57,7 @@ struct W8a8Gemm {
 
   bool is_set() const { return tile_m == 0; }
   bool is_gated() const { return function == GemmFunction::silu_gate; }
+  bool promotes() const { return accumulate == Fp8Accumulation::promoted; }
   bool has_byte_output() const { return output == W8Output::int8 || output == W8Output::fp8_e4m3; }
 
   /// The canonical text, which Engine::get takes.
@@ -63,6 +71,7 @@ struct W8a8Gemm {
     const W8a8Gemm standard;
     if (element != standard.element) add("element", "fp8_e4m3");
     if (output != standard.output) add("output", kOutputs[static_cast<int>(output)]);
+    if (promotes()) add("accumulate", "promoted");
     if (activation_scale != standard.activation_scale) add("activation_scale", "tensor");
     if (weight_scale != standard.weight_scale) add("weight_scale", "tensor");
     if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));

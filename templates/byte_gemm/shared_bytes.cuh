@@ -1,0 +1,34 @@
+// Weight operand of the persistent GEMM for bytes [n][k], signed or e4m3, which wgmma reads from shared memory. The
+// copies and the layout are those of dense weights, with 128 values along k in a stage.
+//
+// Interface of a weight operand: see weight_format/w4_register_operand.cuh.
+#pragma once
+
+#include "byte_gemm/lanes.h"
+#include "byte_gemm/persistent_arguments.h"
+#include "weight_format/dense_operand.cuh"
+
+namespace cubit {
+
+/// kPromotes: the products of a stage are a unit of their own, whose accumulators the sums take at its end. See
+/// PromotedProduct in byte_gemm/warpgroup_product.cuh.
+template <bool kGated, bool kPromotes>
+struct SharedBytes : DenseOperand<kGated, byte_lanes::kStageK> {
+  using Arguments = PersistentByteArguments;
+  using DenseOperand<kGated, byte_lanes::kStageK>::DenseOperand;
+
+  template <int kBuffer>
+  static constexpr __device__ __forceinline__ bool begins_unit(int step) {
+    return kPromotes && step == 0;
+  }
+  template <class Sums>
+  __device__ __forceinline__ void change_unit(Sums& sums, int) const {
+    if constexpr (kPromotes) sums.promote();
+  }
+  template <class Sums>
+  __device__ __forceinline__ void scale(Sums& sums) const {
+    if constexpr (kPromotes) sums.promote();
+  }
+};
+
+}  // namespace cubit
