@@ -1,0 +1,83 @@
+// w8a8_gemm's family sm90_persistent on the CPU device: every tile of rows, every type of output, few and many rows,
+// every decomposition, and stages that end beyond k. Skipped where there is no NVRTC.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/gpu/gpu_case.hpp"
+#include "tests/support/cpu_engine.hpp"
+
+namespace cubit::tests {
+namespace {
+
+constexpr const char* kDevice = "cpu:sm_90a";
+
+struct ByteCase {
+  std::string fields;
+  int m;
+  int n;
+  int k;
+  int decomposition;
+};
+
+void PrintTo(const ByteCase& one, std::ostream* out) { *out << one.fields << " m=" << one.m; }
+
+void launch(const Device& device, const Kernel& kernel, const void* arguments) {
+  const GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
+  kernel.launch(arguments, {.device = &device,
+                            .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
+                            .workspace_bytes = workspace.bytes()});
+  EXPECT_TRUE(workspace.guards_intact());
+}
+
+/// Launches the kernel of `descriptor` on data of `problem`, and compares.
+void expect_good(const std::string& descriptor, const Problem& problem) {
+  const Device device(kDevice);
+  device.watch(CUBIT_WATCH_MEMORY);
+  DeviceCase on_device(device, problem);
+  launch(device, engine().get(descriptor, kDevice), on_device.arguments());
+  on_device.expect_guards_intact();
+  const auto result = on_device.compare(problem);
+  EXPECT_LE(result.error, result.tolerance) << result.worst;
+}
+
+class ByteGemm : public ::testing::TestWithParam<ByteCase> {};
+
+TEST_P(ByteGemm, ComputesTheReference) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto& [fields, m, n, k, decomposition] = GetParam();
+  const std::string descriptor = "w8a8_gemm:" + fields;
+  const int splits = decomposition == 2 ? 2 : 0;
+  expect_good(
+      descriptor,
+      Problem::random(
+          descriptor,
+          {{"m", m}, {"n", n}, {"k", k}, {"decomposition", decomposition}, {"splits", splits}, {"pattern", 1}}, 3));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiles, ByteGemm,
+    ::testing::Values(ByteCase{"tile_m=16", 1, 8, 16, 1}, ByteCase{"tile_m=16,output=int8,bias=true", 17, 264, 272, 2},
+                      ByteCase{"tile_m=32,output=int32", 33, 264, 400, 3},
+                      ByteCase{"tile_m=32,output=fp8_e4m3,function=silu_gate,residual=true", 31, 272, 144, 2},
+                      ByteCase{"tile_m=64,output=bf16,activation_scale=tensor", 130, 520, 272, 0},
+                      ByteCase{"tile_m=128,output=int32", 131, 136, 272, 2},
+                      ByteCase{"tile_m=128,function=silu_gate,bias=true,residual=true", 129, 272, 400, 3},
+                      ByteCase{"tile_m=192,output=int8,weight_scale=tensor,residual=true", 193, 280, 272, 1},
+                      ByteCase{"tile_m=256", 257, 264, 400, 3},
+                      ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
+                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
+                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
+
+/// The CPU device truncates no products, so that accumulate=fast keeps the tolerance that promoted sums have, without
+/// the bound of truncation.
+TEST(ByteGemmSums, FastSumsAreAsGoodAsPromotedOnesWithoutTruncation) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Problem problem = Problem::random("w8a8_gemm:element=fp8_e4m3,accumulate=promoted",
+                                          {{"m", 35}, {"n", 264}, {"k", 272}, {"decomposition", 2}}, 3);
+  for (const char* const tile : {"8", "16", "32", "64", "128", "192", "256"})
+    expect_good(std::string("w8a8_gemm:element=fp8_e4m3,tile_m=") + tile, problem);
+}
+
+}  // namespace
+}  // namespace cubit::tests
