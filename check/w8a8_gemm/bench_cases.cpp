@@ -13,9 +13,12 @@ std::vector<BenchCase> bench_cases() {
     cases.push_back({group, fmt::format("N={} K={} M={}", n, k, m), descriptor, {{"m", m}, {"n", n}, {"k", k}}});
   };
   for (const auto& shape : kShapes)
-    for (const int m : {1, 16, 64, 256, 2048}) add("int8 to fp16 by token and channel", "w8a8_gemm", shape, m);
-  for (const char* const descriptor : {"w8a8_gemm:output=int32", "w8a8_gemm:output=int8", "w8a8_gemm:element=fp8_e4m3"})
-    for (const int m : {1, 16, 64, 256}) add("other types", descriptor, kShapes[2], m);
+    for (const int m : {1, 16, 64, 128, 256, 2048}) add("int8 to fp16 by token and channel", "w8a8_gemm", shape, m);
+  add("int8 to fp16 by token and channel", "w8a8_gemm", kShapes[1], 4096);
+  add("int8 to fp16 by token and channel", "w8a8_gemm", kShapes[2], 8192);
+  for (const char* const descriptor : {"w8a8_gemm:output=int32", "w8a8_gemm:output=int8", "w8a8_gemm:element=fp8_e4m3",
+                                       "w8a8_gemm:element=fp8_e4m3,accumulate=promoted"})
+    for (const int m : {1, 16, 64, 256, 2048}) add("other types", descriptor, kShapes[2], m);
   return cases;
 }
 
