@@ -85,6 +85,7 @@ void add_mbarrier(Cases& cases);
 void add_bulk(Cases& cases);
 void add_cluster(Cases& cases);
 void add_wgmma(Cases& cases);
+void add_wgmma_bytes(Cases& cases);
 
 struct Kind {
   const char* name;
@@ -110,6 +111,7 @@ inline constexpr Kind kKinds[] = {{"integer", add_integer},
                                   {"mbarrier", add_mbarrier, true},
                                   {"bulk", add_bulk, true},
                                   {"cluster", add_cluster, true},
-                                  {"wgmma", add_wgmma, true}};
+                                  {"wgmma", add_wgmma, true},
+                                  {"wgmma_bytes", add_wgmma_bytes, true}};
 
 }  // namespace cubit::conformance

@@ -30,6 +30,12 @@ float cut(double value, int fraction_bits) {
   return static_cast<float>(std::trunc(value / unit) * unit);
 }
 
+/// The exponent of a factor. A subnormal number of e4m3 has that of the lowest normal number.
+int exponent_of(const WgmmaProduct& product, double factor) {
+  constexpr int kLowest = -6;
+  return product.element_bytes() == 1 ? std::max(std::ilogb(factor), kLowest) : std::ilogb(factor);
+}
+
 /// The products of one step and the addend, each truncated after the fraction bits from the largest exponent. A
 /// product's exponent is the sum of its factors' exponents.
 double step_sum(const WgmmaProduct& product, const double* a, const double* b, double addend) {
@@ -37,7 +43,7 @@ double step_sum(const WgmmaProduct& product, const double* a, const double* b, d
   const double sign = product.scale_a * product.scale_b;
   int largest = addend == 0 ? -1000 : std::ilogb(addend);
   for (int k = 0; k < product.step(); ++k) {
-    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, std::ilogb(a[k]) + std::ilogb(b[k]));
+    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, exponent_of(product, a[k]) + exponent_of(product, b[k]));
   }
   const auto aligned = [&](double term) { return std::trunc(std::ldexp(term, precision.of_terms - largest)); };
   double sum = aligned(addend);
@@ -106,6 +112,26 @@ void add_wgmma(Cases& cases) {
     add(cases, {.n = 16, .type = type, .scale_b = -1, .exponents = 4});
   }
   for (const int n : {24, 200, 256}) add(cases, {.n = n, .exponents = 0});
+}
+
+void add_wgmma_bytes(Cases& cases) {
+  for (const char* type : {"e4m3", "s8"}) {
+    for (const int swizzle : {0, 32, 64, 128}) {
+      add(cases, {.n = 128, .type = type, .swizzle = swizzle, .exponents = 0});
+      add(cases, {.type = type, .swizzle = swizzle, .a_in_registers = false, .exponents = 0});
+    }
+    for (const int n : {16, 24, 32, 48, 240, 256}) add(cases, {.n = n, .type = type, .exponents = 0});
+  }
+  for (const int n : {40, 200}) add(cases, {.n = n, .type = "e4m3", .exponents = 0});
+  for (const int exponents : {1, 3, 6, 7}) {  // with 7, some numbers are subnormal
+    for (const bool adds : {false, true}) add(cases, {.n = 64, .type = "e4m3", .adds = adds, .exponents = exponents});
+  }
+  for (const int sign : {-1, 1}) {
+    add(cases, {.n = 16, .type = "e4m3", .a_in_registers = false, .scale_a = -1, .scale_b = sign, .exponents = 4});
+    add(cases, {.n = 16, .type = "e4m3", .scale_a = sign, .scale_b = -1, .exponents = 4});
+  }
+  for (const bool saturates : {false, true})
+    add(cases, {.n = 64, .type = "s8", .adds = true, .exponents = 0, .saturates = saturates});
 }
 
 }  // namespace cubit::conformance

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,7 +27,7 @@ int rounded_up(int bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlig
 int first_b(const WgmmaProduct& p) { return p.a_in_registers ? 0 : rounded_up(p.a().bytes()); }
 int image_bytes(const WgmmaProduct& p) { return first_b(p) + rounded_up(p.b().bytes()); }
 
-/// Bits of a normal number or an integer that the type can represent.
+/// Bits of a number that the type can represent.
 std::uint16_t bits_of(std::string_view type, double value) {
   if (type == "bf16") return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
   if (type == "s8") return static_cast<std::uint8_t>(static_cast<int>(value));
@@ -34,7 +35,7 @@ std::uint16_t bits_of(std::string_view type, double value) {
   const bool is_byte = type == "e4m3";
   const int mantissa_bits = is_byte ? 3 : 10;
   const int bias = is_byte ? 7 : 15;
-  const int exponent = std::ilogb(value);
+  const int exponent = std::max(std::ilogb(value), 1 - bias);
   const auto mantissa = static_cast<int>(std::ldexp(std::abs(value), mantissa_bits - exponent));
   const int magnitude = (exponent + bias - 1) * (1 << mantissa_bits) + mantissa;
   return static_cast<std::uint16_t>(magnitude | (value < 0 ? (is_byte ? 0x80 : 0x8000) : 0));
@@ -166,7 +167,9 @@ WgmmaNumbers::WgmmaNumbers(const WgmmaProduct& product) {
     if (exponents == 0) return static_cast<double>(between(-15, 15));
     const int lowest = 1 << (significant_bits - 1);
     const int significand = between(lowest, 2 * lowest - 1) * (between(0, 1) == 0 ? 1 : -1);
-    return std::ldexp(significand, between(-exponents, exponents) - significant_bits + 1);
+    const double made = std::ldexp(significand, between(-exponents, exponents) - significant_bits + 1);
+    // A subnormal number of e4m3 is a multiple of 2^-9.
+    return significant_bits == 4 ? std::ldexp(std::trunc(std::ldexp(made, 9)), -9) : made;
   };
   const auto addend = [&] {
     if (product.is_integer()) {
