@@ -53,7 +53,7 @@ class QuantizeProblem final : public Problem {
     }
     n_ = weights.shape[0];
     k_ = weights.shape[1];
-    check_sizes(descriptor, n_, k_);
+    check_sizes(n_, k_);
     const std::int64_t groups = groups_of(descriptor, k_);
     const bool by_n = descriptor.format == W4Format::awq;
     add("qweight", "I32", by_n ? k_ : k_ / 8, by_n ? n_ / 8 : n_);
@@ -169,7 +169,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
       reject(fmt::format("size {}", name), "w4_quantize has no such size", "accepted: n, k, pattern, errors");
     }
   }
-  check_sizes(descriptor, n, k);
+  check_sizes(n, k);
   require_made_up(fmt::format("n = {} and k = {}", n, k), 2 * static_cast<double>(n) * static_cast<double>(k),
                   "ask for smaller sizes");
   Tensors inputs;

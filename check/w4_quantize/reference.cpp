@@ -60,7 +60,11 @@ int nibble_of_column(const W4Quantize& descriptor, std::int64_t n) {
 class Quantiser {
  public:
   Quantiser(const W4Quantize& descriptor, const std::uint16_t* weights, std::int64_t n, std::int64_t k)
-      : descriptor_(descriptor), weights_(weights), n_(n), k_(k), group_k_(k / groups_of(descriptor, k)) {
+      : descriptor_(descriptor),
+        weights_(weights),
+        n_(n),
+        k_(k),
+        group_k_(descriptor.group_size == 0 ? k : descriptor.group_size) {
     const std::int64_t count = groups_of(descriptor, k) * n;
     made_.qweight.resize(n * k / 8);
     if (descriptor.stores_zeros()) made_.qzeros.resize(count / 8);
@@ -79,8 +83,9 @@ class Quantiser {
 
  private:
   void take_group(std::int64_t group, std::int64_t n) {
-    std::vector<float> weights(group_k_);
-    for (std::int64_t i = 0; i < group_k_; ++i)
+    const std::int64_t size = std::min(group_k_, k_ - group * group_k_);  // the last group may be shorter
+    std::vector<float> weights(size);
+    for (std::int64_t i = 0; i < size; ++i)
       weights[i] = static_cast<float>(to_double(descriptor_.input, weights_[n * k_ + group * group_k_ + i]));
     const Factors factors = fit(descriptor_, weights);
     const std::int64_t at = group * n_ + n;
@@ -90,7 +95,7 @@ class Quantiser {
                               << (4 * nibble_of_column(descriptor_, n));
     }
     double squares = 0;
-    for (std::int64_t i = 0; i < group_k_; ++i) {
+    for (std::int64_t i = 0; i < size; ++i) {
       const int code = code_of(weights[i], factors);
       store_code(group * group_k_ + i, n, code);
       // The product is exact, so the difference is rounded once.
@@ -98,7 +103,7 @@ class Quantiser {
       made_.max_error[at] = std::isnan(error) ? error : std::max(made_.max_error[at], error);
       squares += double{error} * error;
     }
-    made_.rms_error[at] = std::sqrt(squares / static_cast<double>(group_k_));
+    made_.rms_error[at] = std::sqrt(squares / static_cast<double>(size));
   }
   void store_code(std::int64_t k, std::int64_t n, int code) {
     const bool by_n = descriptor_.format == W4Format::awq;

@@ -69,7 +69,7 @@ void check_group_size(const W4a16Gemm& descriptor, const PackedShapes& packed) {
   const std::int64_t groups = packed.scales.shape[0];
   const std::int64_t size = descriptor.group_size;
   if (descriptor.activation_order && groups > 0) return;  // g_idx may name any group of the layer
-  if (size == 0 ? groups == 1 : groups * size == packed.k) return;
+  if (groups == (size == 0 ? 1 : (packed.k + size - 1) / size)) return;
   const bool fits = is_packed(packed, descriptor.format == W4Format::awq, descriptor.bits);
   const std::string both = fits ? "the words and activations are" : "the activations are";
   const std::string remedy = "give all tensors for one k, and the group_size that the checkpoint's config states";

@@ -74,7 +74,7 @@ void GemmProblem::check() const {
   if (descriptor_.is_dense()) {
     require_rank(weights(), 2, "[n, k]");
   } else {
-    require_rank(scales(), 2, "[k / group size, n]");
+    require_rank(scales(), 2, "[groups, n]");
     const PackedShapes packed = {weights(), scales(), find("qzeros"), scales().shape[1], activations().shape[1]};
     check_looks(descriptor_, packed);
     check_group_size(descriptor_, packed);

@@ -120,10 +120,10 @@ class Maker {
     inputs.add(dense(name, element_type(element), std::move(shape), nullptr), std::move(data));
   }
 
-  /// Makes g_idx: a random order in which every group has equally many k.
-  void groups(std::int64_t count, std::int64_t k) {
+  /// Makes g_idx: a random order in which every group has as many k as in the order of k.
+  void groups(std::int64_t k) {
     std::vector<std::int32_t> group(k);
-    for (std::int64_t i = 0; i < k; ++i) group[i] = static_cast<std::int32_t>(i * count / k);
+    for (std::int64_t i = 0; i < k; ++i) group[i] = static_cast<std::int32_t>(i / descriptor_.group_size);
     for (std::int64_t i = k - 1; i > 0; --i) std::swap(group[i], group[random_.bits() % (i + 1)]);
     auto data = std::make_unique<char[]>(4 * k);
     std::memcpy(data.get(), group.data(), 4 * k);
@@ -161,7 +161,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
   }
   if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / in_word, &Maker::zeros);
-  if (descriptor.activation_order) maker.groups(groups, k);
+  if (descriptor.activation_order) maker.groups(k);
   if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
   const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));
   if (descriptor.residual) maker.halves("residual", descriptor.element, {m, columns}, &Maker::addend);

@@ -15,25 +15,16 @@ namespace {
 constexpr std::int64_t kMostColumns = std::int64_t{kMostColumnTiles} * gemm_lanes::kBlockColumns;
 constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;  // row indices are rounded up to whole tiles
 
-/// Without groups, and if one group is all of k, kernels read rows of activations in vectors of 16 bytes.
+/// Kernels read rows of activations in vectors of 16 bytes. A last group that is shorter needs no more than that.
 void check_k(const GemmDescriptor& descriptor, std::int64_t k) {
   if (k < 1 || k > descriptor.most_k) {
     const bool is_usual = descriptor.most_k == GemmDescriptor{}.most_k;
     const std::string most = is_usual ? "2^30" : std::to_string(descriptor.most_k);
     throw Failure(Status::invalid_argument, fmt::format("k = {}", k), "it must be from 1 to " + most);
   }
-  const int group_size = descriptor.groups ? descriptor.groups->size : 0;
-  if (group_size == 0) {
-    const int vector = 128 / descriptor.activation_bits;
-    if (k % vector == 0) return;
-    throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                  fmt::format("it must be a multiple of {}", vector));
-  }
-  if (k % group_size != 0) {
-    throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                  fmt::format("it is not a multiple of group_size={}", group_size),
-                  fmt::format("accepted: multiples of {}", group_size));
-  }
+  const int vector = 128 / descriptor.activation_bits;
+  if (k % vector == 0) return;
+  throw Failure(Status::invalid_argument, fmt::format("k = {}", k), fmt::format("it must be a multiple of {}", vector));
 }
 
 }  // namespace
@@ -49,6 +40,11 @@ bool stages_scales(const GemmDescriptor& descriptor) {
 }
 
 bool has_one_group(const GemmDescriptor& descriptor) { return descriptor.groups && descriptor.groups->size == 0; }
+
+int groups_of(const GemmDescriptor& descriptor, int k) {
+  const int size = descriptor.groups ? descriptor.groups->size : 0;
+  return size == 0 ? 1 : (k + size - 1) / size;
+}
 
 int output_columns(const GemmDescriptor& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }
 

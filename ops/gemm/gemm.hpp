@@ -34,7 +34,7 @@ struct Tile {
 
 /// Scales, and perhaps zeros, that neighbouring values along k of one column share. The main loop applies them.
 struct Groups {
-  int size = 0;               ///< values along k of a group; 0: one group is all of k
+  int size = 0;               ///< values along k of a group, the last of which may be shorter; 0: one group is all of k
   bool is_indexed = false;    ///< a tensor names the group of each k, so that neighbours along k share no group
   bool stores_zeros = false;  ///< else every zero is zero_offset
   int zero_offset = 0;        ///< added to a stored zero to get the zero that is meant
@@ -71,6 +71,7 @@ bool has_indexed_groups(const GemmDescriptor& descriptor);
 bool stages_scales(const GemmDescriptor& descriptor);
 /// One group is all of k, so that scales and zeros are copied once, behind the stages.
 bool has_one_group(const GemmDescriptor& descriptor);
+int groups_of(const GemmDescriptor& descriptor, int k);       ///< of all of k; 1 without groups
 int output_columns(const GemmDescriptor& descriptor, int n);  ///< of n columns of the weights
 
 /// How the blocks of a launch share the work. The values are those of the operators' public enumerations.

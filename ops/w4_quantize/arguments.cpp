@@ -12,13 +12,14 @@ namespace {
 using Struct = cubit_w4_quantize_arguments;
 
 ArgumentTable make_table() {
-  constexpr const char* kGroups = "[k / group_size, n]";
+  constexpr const char* kGroups = "[ceil(k / group_size), n]";
   std::vector<Argument> list = {
       input("weights", "F16, BF16", shape("[n, k]"), CUBIT_MEMBER(weights),
             "weights as a linear layer has them; the type follows input"),
       output("qweight", "I32", {{"format=awq", "[k, n / 8]"}, {"", "[k / 8, n]"}}, CUBIT_MEMBER(qweight),
              "packed weights, as w4a16_gemm takes them"),
-      output("qzeros", "I32", shape("[k / group_size, n / 8]"), CUBIT_MEMBER(qzeros), "packed zeros of the groups")
+      output("qzeros", "I32", shape("[ceil(k / group_size), n / 8]"), CUBIT_MEMBER(qzeros),
+             "packed zeros of the groups")
           .with("format=gptq|gptq_v2|awq"),
       output("scales", "F16", shape(kGroups), CUBIT_MEMBER(scales), "scales of the groups"),
       output("max_error", "F32", shape(kGroups), CUBIT_MEMBER(max_error),
@@ -28,7 +29,7 @@ ArgumentTable make_table() {
              "root of the mean square error of a group's weights")
           .optional("not written"),
       number("n", "int32", CUBIT_MEMBER(n), "output features, a multiple of 8"),
-      number("k", "int32", CUBIT_MEMBER(k), "input features, a multiple of the group size")};
+      number("k", "int32", CUBIT_MEMBER(k), "input features, a multiple of 8")};
   return {"cubit_w4_quantize_arguments", sizeof(Struct), std::move(list)};
 }
 

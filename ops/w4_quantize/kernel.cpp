@@ -75,15 +75,13 @@ W4Quantize parse(std::string_view text) {
 }
 
 std::int64_t groups_of(const W4Quantize& descriptor, std::int64_t k) {
-  return descriptor.group_size == 0 ? 1 : k / descriptor.group_size;
+  const std::int64_t size = descriptor.group_size;
+  return size == 0 ? 1 : (k + size - 1) / size;
 }
 
-void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k) {
+void check_sizes(std::int64_t n, std::int64_t k) {
   require_argument(n >= 0 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 0 to 2097120", n);
-  const int multiple = descriptor.group_size == 0 ? 8 : descriptor.group_size;
-  if (k >= 1 && k <= kMostK && k % multiple == 0) return;
-  throw Failure(Status::invalid_argument, fmt::format("k = {}", k),
-                fmt::format("{} takes multiples of {} from {} to 2^30", descriptor.text(), multiple, multiple));
+  require_argument(k >= 8 && k <= kMostK && k % 8 == 0, "k", "it must be a multiple of 8 from 8 to 2^30", k);
 }
 
 codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::Architecture& architecture) {
@@ -117,7 +115,7 @@ PlanReport make_report(const W4Quantize& descriptor) {
 
 Launch encode(const W4Quantize& descriptor, const PointerChecks& pointers, const void* public_arguments) {
   const auto& arguments = checked_arguments<Arguments>(public_arguments, "cubit_w4_quantize_arguments");
-  check_sizes(descriptor, arguments.n, arguments.k);
+  check_sizes(arguments.n, arguments.k);
   Launch launch;
   launch.empty = arguments.n == 0;
   if (launch.empty) return launch;

@@ -29,7 +29,7 @@ Launch encode(const W4Quantize& descriptor, const PointerChecks& pointers, const
 
 /// Throws Failure(invalid_argument) for sizes that <cubit/w4_quantize.h> rules out. Launches and problems both use this
 /// check.
-void check_sizes(const W4Quantize& descriptor, std::int64_t n, std::int64_t k);
+void check_sizes(std::int64_t n, std::int64_t k);
 std::int64_t groups_of(const W4Quantize& descriptor, std::int64_t k);
 
 }  // namespace w4_quantize

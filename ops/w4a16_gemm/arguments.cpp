@@ -25,10 +25,10 @@ std::vector<Argument> tensors() {
       input("weight", "F16, BF16", shape("[n, k]"), CUBIT_MEMBER(weight),
             "dense weights, as a checkpoint stores them; the type follows element")
           .with("format=dense"),
-      input("scales", "F16", shape("[k / group_size, n]"), CUBIT_MEMBER(scales),
+      input("scales", "F16", shape("[ceil(k / group_size), n]"), CUBIT_MEMBER(scales),
             "scales of the groups; a problem also takes BF16 scales that F16 represents exactly")
           .with(kPacked),
-      input("qzeros", "I32", {{"bits=8", "[k / group_size, n / 4]"}, {"", "[k / group_size, n / 8]"}},
+      input("qzeros", "I32", {{"bits=8", "[ceil(k / group_size), n / 4]"}, {"", "[ceil(k / group_size), n / 8]"}},
             CUBIT_MEMBER(qzeros), "packed zeros of the groups")
           .with("format=gptq|gptq_v2|awq"),
       input("g_idx", "I32", shape("[k]"), CUBIT_MEMBER(g_idx),
@@ -47,7 +47,7 @@ ArgumentTable make_table() {
   std::vector<Argument> list = tensors();
   list.push_back(number("m", "int32", CUBIT_MEMBER(m), "rows of the activations"));
   list.push_back(number("n", "int32", CUBIT_MEMBER(n), "columns of the weights, a multiple of 8"));
-  list.push_back(number("k", "int32", CUBIT_MEMBER(k), "rows of the weights, a multiple of the group size"));
+  list.push_back(number("k", "int32", CUBIT_MEMBER(k), "rows of the weights, a multiple of 8"));
   list.push_back(number("decomposition", "int32", CUBIT_MEMBER(decomposition),
                         "a cubit_w4a16_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4 split-K by "
                         "atomics, which needs atomic_splits=true")
@@ -56,7 +56,7 @@ ArgumentTable make_table() {
                      .optional("0, cubit decides"));
   list.push_back(number("groups", "int32", CUBIT_MEMBER(groups),
                         "activation_order=true: rows of scales and qzeros, which a slice of k shares with the layer")
-                     .optional("0, k / group_size"));
+                     .optional("0, ceil(k / group_size)"));
   return {"cubit_w4a16_gemm_arguments", sizeof(Struct), std::move(list)};
 }
 

@@ -161,7 +161,8 @@ int stage_groups(const W4a16Gemm& descriptor) {
 }
 
 int groups_of(const W4a16Gemm& descriptor, int k) {
-  return descriptor.group_size == 0 || descriptor.is_dense() ? 1 : k / descriptor.group_size;
+  const int size = descriptor.group_size;
+  return size == 0 || descriptor.is_dense() ? 1 : (k + size - 1) / size;
 }
 
 int output_columns(const W4a16Gemm& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }

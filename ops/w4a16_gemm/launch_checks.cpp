@@ -49,7 +49,8 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
   require_pointer(arguments.g_idx != nullptr || !descriptor.activation_order, "g_idx");
   require_argument(arguments.groups >= 0, "groups", "it must not be negative", arguments.groups);
   require_argument(arguments.groups == 0 || descriptor.activation_order, "groups",
-                   "it goes with activation_order=true only; else there are k / group_size groups", arguments.groups);
+                   "it goes with activation_order=true only; else there are ceil(k / group_size) groups",
+                   arguments.groups);
   check_weights(descriptor, arguments);
   gemm::require_16_bytes("scales", arguments.scales);
   if (descriptor.activation_order) gemm::require_16_bytes("g_idx", arguments.g_idx);

@@ -85,7 +85,6 @@ struct ByteRows {
   static constexpr bool kDequantises = false;
   static constexpr bool kIsOneGroup = false;
   static constexpr bool kStagesFactors = false;
-  static constexpr bool kFullStages = false;
   static constexpr int kStageGroups = 1;
   static constexpr int kZeroBytes = 0;
   struct Zeros {};

@@ -63,10 +63,13 @@ struct RingBlock {
 };
 
 // True if registers are scarce. The loop over the groups of a stage is then not unrolled, because the loads of the next
-// group would spill next to the sums of the current group. fetch() then has one code path, because a second one would
-// spill as well. Registers are scarce with many rows, with copies staged through registers, and as the weight operand
-// says.
+// group would spill next to the sums of the current group. Registers are scarce with many rows, with copies staged
+// through registers, and as the weight operand says.
 constexpr bool kFewRegisters = kRowTiles > 2 || RingBlock::Copies::kHolds || !Weights::unrolls_groups(kRowTiles);
+// True if fetch() has a code path for full stages, which copies without comparing with the end of k, and another path
+// for the last stage. Where registers are scarce a second path would spill, except with one group per stage.
+constexpr bool kHasFullPath =
+    !kFewRegisters || (Weights::kStagesFactors && Weights::kStageGroups == 1 && !RingBlock::Copies::kHolds);
 
 /// Issues the copies of one stage after another.
 class StageFetcher {
@@ -81,7 +84,7 @@ class StageFetcher {
   /// Starts the copies of the next stage of the work tile, to address `stage`; all threads of the ring call the
   /// function. With cp.async, a barrier must separate the call from the last read of the stage's previous contents.
   __device__ __forceinline__ void fetch(uint32 stage) {
-    if (Weights::kFullStages || (!kFewRegisters && k_left_ >= kStageK)) {
+    if (kHasFullPath && k_left_ >= kStageK) {
       fetch_tensors<true>(stage);
     } else {
       fetch_tensors<false>(stage);
@@ -99,7 +102,7 @@ class StageFetcher {
 
   /// Copies the factors of the only group, if one group spans all of k, to address `factors`.
   __device__ __forceinline__ void copy_whole_factors(uint32 factors) {
-    factors_.template fetch<Weights::kFullStages>(factors, 1, k_left_);
+    factors_.template fetch<false>(factors, 1, k_left_);
     factors_.store(factors, 1);
   }
 

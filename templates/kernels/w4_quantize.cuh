@@ -13,7 +13,7 @@
 // nor barriers. Weights are read once; if one group spans all of k, weights are read twice, the first time for the
 // extremes. The kernel runs on all architectures.
 //
-// Scales, zeros and errors are indexed by [k / group size, n].
+// Scales, zeros and errors are indexed by [k / group size, n]. The last group may be shorter.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, prmt, cvt), "Floating Point Instructions".
 #include "plan.cuh"
@@ -147,7 +147,8 @@ struct Errors {
     combine_rows(squares, lane, [](float a, float b) { return a + b; });
     // If several lanes hold the same row, the first of these lanes stores the row's errors.
     if (!stored || (kGroupLanes > kThreadRows && lane % (kGroupLanes / kThreadRows) != 0)) return;
-    const auto count = static_cast<float>(kGroupsAreAll ? args.k : plan::kGroupSize);
+    const int left = args.k - static_cast<int>(group) * plan::kGroupSize;
+    const auto count = static_cast<float>(kGroupsAreAll ? left : min(left, plan::kGroupSize));
     const int64 at = 4 * (group * args.n + first_n + first_held_row(lane));
 #pragma unroll
     for (int i = 0; i < kHeldRows; ++i) {
@@ -188,7 +189,8 @@ __device__ __forceinline__ void quantise_groups(const W4QuantizeArguments& args,
   round_rows(args, weights, factors, errors, first_n, first_k, exists);
   const int64 group = first_k / (kGroupLanes * kWordWeights);
   if (exists && lane % kGroupLanes == 0) store_factors(args, factors, group, first_n);
-  errors.store(args, group, first_n, lane, exists);
+  // A lane stores the errors of its rows even if its own weights lie beyond the end of a shorter group.
+  errors.store(args, group, first_n, lane, first_n < args.n && group * plan::kGroupSize < args.k);
 }
 
 /// Quantises one group of all of k, in two passes over the rows.

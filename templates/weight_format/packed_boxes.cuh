@@ -86,7 +86,8 @@ struct PackedBoxes {
       exists_ = column >= 0;
       row_bytes_ = args.n / 2;
       const int first = Weights::kIsOneGroup ? 0 : stage * Weights::kStageGroups;
-      groups_left_ = args.k / (Weights::kIsOneGroup ? 1 : kGroup) - first;
+      constexpr int kSize = Weights::kIsOneGroup ? 1 : kGroup;
+      groups_left_ = (args.k + kSize - 1) / kSize - first;  // the last group may be shorter
       src_ = static_cast<const char*>(args.qzeros) + first * row_bytes_ + max(0, column) / 2;
     }
 

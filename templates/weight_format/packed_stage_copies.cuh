@@ -23,7 +23,6 @@ struct PackedGroups {
   static constexpr bool kIsOneGroup = kGroup == 0;
   static constexpr int kStageGroups = kIsOneGroup ? 1 : gemm_lanes::kStageK / kGroup;  ///< groups of a stage
   static constexpr bool kStagesFactors = !kIsOneGroup;
-  static constexpr bool kFullStages = kGroup == gemm_lanes::kStageK;  ///< k is a multiple of a stage
 };
 
 template <class Weights, class Block>

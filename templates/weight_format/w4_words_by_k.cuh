@@ -14,7 +14,6 @@
 //   Arguments                          kernel arguments: GemmArguments and what the operand adds
 //   kStageGroups                       quantisation groups of a stage, each with zeros and scales (factors); at least 1
 //   kIsOneGroup, kStagesFactors        one group spans all of k; stages have factors
-//   kFullStages                        k is always a multiple of a stage
 //   kDequantises                       operands are made by dequantise(): see w4_activation_order.cuh
 //   unrolls_groups(row tiles)          whether the registers suffice to unroll the loop over the groups of a stage
 //   WordCopies<Block>, FactorCopies<Block>     copies of a stage: see packed_stage_copies.cuh

@@ -91,9 +91,11 @@ std::vector<std::string> dimensions(std::string_view shape) {
   return list;
 }
 
-/// Whether `extent` may be the size that `text` names: "batch", "4096" or "k / group_size". A name without a size yet
-/// takes the extent.
-bool is_size(const std::string& text, std::int64_t extent, Sizes& sizes) {
+/// Whether `extent` may be the size that `text` names: "batch", "4096", "n / 8" or "ceil(k / group_size)". A name
+/// without a size yet takes the extent.
+bool is_size(std::string text, std::int64_t extent, Sizes& sizes) {
+  const bool rounds_up = text.starts_with("ceil(") && text.ends_with(")");
+  if (rounds_up) text = text.substr(5, text.size() - 6);
   const std::size_t slash = text.find(" / ");
   if (slash != std::string::npos) {
     const auto value = [&](const std::string& part) {
@@ -103,7 +105,8 @@ bool is_size(const std::string& text, std::int64_t extent, Sizes& sizes) {
     };
     const std::int64_t whole = value(text.substr(0, slash));
     const std::int64_t part = value(text.substr(slash + 3));
-    return whole == 0 || part == 0 || extent == whole / part;  // a size that no tensor has named is free
+    if (whole == 0 || part == 0) return true;  // a size that no tensor has named is free
+    return extent == (rounds_up ? whole + part - 1 : whole) / part;
   }
   if (std::isdigit(static_cast<unsigned char>(text[0])) != 0) return extent == std::stoll(text);
   return sizes.try_emplace(text, extent).first->second == extent;

@@ -45,7 +45,8 @@ constexpr std::size_t kMostKernels = 750;  ///< of the pairwise cover
 
 std::string operator_of(const std::string& descriptor) { return descriptor.substr(0, descriptor.find(':')); }
 
-/// Columns and k's that are multiples of as little as the descriptor allows; rows in two tiles, k in two splits.
+/// Columns that are multiples of as little as the descriptor allows; k's with a last group that is shorter, and with
+/// full groups; rows in two tiles, k in two splits.
 std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, double pattern, bool can_share_k) {
   const auto has = [&](const char* text) { return descriptor.find(text) != std::string::npos; };
   const bool is_aligned = has("format=awq") && !has("alignment=4");
@@ -54,6 +55,7 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
                        : has("group_size=32")                       ? 32
                        : has("group_size=64")                       ? 64
                                                                     : 128;
+  const double short_group = std::max(8., group - 24);
   const std::size_t tile = descriptor.find("tile_m=");
   const double tile_m = tile == std::string::npos ? 16 : std::stoi(descriptor.substr(tile + 7));
   const bool is_persistent =
@@ -64,7 +66,7 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double full_tiles = is_persistent ? 2 : !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
-           {"k", 256 + group},
+           {"k", 256 + short_group},
            {"pattern", pattern},
            {"decomposition", !can_share_k                ? 0
                              : has("atomic_splits=true") ? 4
@@ -75,7 +77,7 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
            {"k", 256 + group},
            {"pattern", pattern},
            {"decomposition", takes_turns || has_few_columns ? 0 : 3}},
-          {{"m", 1}, {"n", columns}, {"k", group}, {"decomposition", 1}}};
+          {{"m", 1}, {"n", columns}, {"k", 8}, {"decomposition", 1}}};
 }
 
 bool has(const std::string& descriptor, const char* field) { return descriptor.find(field) != std::string::npos; }
@@ -178,9 +180,10 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
             {{"rows", 1}, {"columns", index % 2 == 0 ? 65536 : 4128}, {"pattern", 3}, {"special", 1}}};
   }
   if (operator_of(descriptor) == "w4_quantize") {
-    // Blocks, warps and steps that are not full.
+    // Blocks, warps, steps and groups that are not full.
     return {{{"n", 88}, {"k", 384}, {"pattern", pattern}},
-            {{"n", 8}, {"k", descriptor.find("group_size=all") == std::string::npos ? 640 : 648}, {"errors", 0}}};
+            {{"n", 24}, {"k", 400}, {"pattern", pattern}},
+            {{"n", 8}, {"k", 648}, {"errors", 0}}};
   }
   if (operator_of(descriptor) == "merge") {
     // Parts in steps of which the last is not full, in one whole step, and one part.

@@ -342,7 +342,7 @@ TEST(SuggestedTiles, NeedTheSizesAndNoOthers) {
       "size batch: which tiles of w4a16_gemm are fastest does not depend on it; accepted: m, n, k");
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4100, 128); },
                              "n = 4100: it must be a multiple of 8");
-  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4096, 100); }, "not a multiple of group_size=128");
+  tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", 1, 4096, 100); }, "k = 100: it must be a multiple of 8");
   tests::expect_refused_with([] { suggested_gemm("w4a16_gemm", -1, 4096, 128); }, "m = -1: it must be from 0");
   tests::expect_refused_with(
       [] {

@@ -138,8 +138,8 @@ TEST(W4Conversion, RefusesWordsThatDoNotFit) {
     expect_refused(
         [&] { convert_qweight(W4Format::gptq, W4Format::awq, sizes, {}, {}, 1); },
         "n = " + std::to_string(sizes.n) + ", k = 96 and " + std::to_string(sizes.groups) +
-            " groups: a layer cannot have these sizes; accepted: multiples of 8 for n and k, and groups that "
-            "divide k");
+            " groups: a layer cannot have these sizes; accepted: multiples of 8 for n and k, and groups of a "
+            "power of two input features or groups that divide k");
   expect_refused([&] { convert_qzeros(W4Format::symmetric, W4Format::awq, kSizes, layer.qzeros, dst, 1); },
                  "the source's qzeros of 15 words: it does not fit the layer's sizes; accepted: 0");
 }
@@ -153,6 +153,28 @@ TEST(W4Conversion, KnowsAGroupIndexThatSaysNothing) {
   EXPECT_FALSE(is_in_order(g_idx, {40, 96, 97})) << "more groups than k's";
   g_idx.resize(95);
   EXPECT_FALSE(is_in_order(g_idx, kSizes));
+}
+
+TEST(W4Conversion, FindsTheGroupSizeOfALastGroupThatIsShorter) {
+  const auto group_size = [](std::int64_t k, std::int64_t groups) { return W4LayerSizes{8, k, groups}.group_size(); };
+  for (const std::int64_t size : {16, 32, 64, 128, 256})
+    for (std::int64_t k = size + 8; k <= 1024; k += 8) EXPECT_EQ(group_size(k, (k + size - 1) / size), size) << k;
+  EXPECT_EQ(group_size(96, 1), 96) << "one group has all of k";
+  EXPECT_EQ(group_size(72, 3), 32) << "32, 32 and 8, although 3 divides 72";
+  EXPECT_EQ(group_size(120, 5), 24) << "no power of two gives 5 groups";
+  EXPECT_EQ(group_size(96, 5), 0);
+  EXPECT_EQ(group_size(96, 0), 0);
+}
+
+TEST(W4Conversion, KnowsAGroupIndexWhoseLastGroupIsShorter) {
+  std::vector<std::int32_t> g_idx(72);
+  for (int k = 0; k < 72; ++k) g_idx[k] = k / 32;
+  EXPECT_TRUE(is_in_order(g_idx, {40, 72, 3}));
+  EXPECT_FALSE(is_in_order(g_idx, {40, 72, 4})) << "groups of 32 are three";
+  for (int k = 0; k < 72; ++k) g_idx[k] = k / 24;
+  EXPECT_TRUE(is_in_order(g_idx, {40, 72, 3})) << "three groups of 24";
+  for (int k = 0; k < 72; ++k) g_idx[k] = k / 40;
+  EXPECT_FALSE(is_in_order(g_idx, {40, 72, 2})) << "40 is neither a power of two nor half of 72";
 }
 
 }  // namespace

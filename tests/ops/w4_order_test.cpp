@@ -89,6 +89,22 @@ TEST(W4Order, SortsByGroupAndKeepsTheOrderWithinAGroup) {
   EXPECT_EQ(order_by_group(Order{1, 0, 1, 1, 0, 1, 0, 0}, {8, 8, 2}), (Order{1, 4, 6, 7, 0, 2, 3, 5}));
 }
 
+TEST(W4Order, SortsALayerWhoseLastGroupIsShorter) {
+  constexpr W4LayerSizes kShorter = {8, 24, 2};  // groups of 16 and of 8
+  Order g_idx(24);
+  for (std::size_t i = 0; i < g_idx.size(); ++i) g_idx[i] = i % 3 == 1 ? 1 : 0;
+  const Order order = order_by_group(g_idx, kShorter);
+  ASSERT_EQ(order.size(), 24U);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    EXPECT_EQ(g_idx[static_cast<std::size_t>(order[i])], i < 16 ? 0 : 1) << i;
+  std::replace(g_idx.begin(), g_idx.end(), 1, 2);
+  std::replace(g_idx.begin(), g_idx.end(), 0, 1);
+  std::replace(g_idx.begin(), g_idx.end(), 2, 0);
+  expect_refused([&] { order_by_group(g_idx, kShorter); },
+                 "group 0 with 8 input features: a layer that is sorted by group needs 16 in this group; give the "
+                 "whole layer, or keep its activation order");
+}
+
 TEST(W4Order, RefusesWhatIsNoOrder) {
   const W4LayerSizes sizes = {8, 8, 2};
   expect_refused(

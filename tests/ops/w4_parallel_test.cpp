@@ -72,6 +72,10 @@ TEST(W4Parallel, WhatCannotBeCutIsRefused) {
   EXPECT_THAT(refusal_of_slice(kSizes, W4Cut::rows, {0, 2}, false),
               HasSubstr("rank 0 of 2: a slice of 48 input features has no whole groups of 32"));
   EXPECT_EQ(refusal_of_slice(kSizes, W4Cut::rows, {0, 2}, true), "accepted");
+  // Groups of 32, 32 and 16: slices of equal extents have no whole groups.
+  EXPECT_THAT(refusal_of_slice({64, 80, 3}, W4Cut::rows, {0, 2}, false),
+              HasSubstr("rank 0 of 2: a slice of 40 input features has no whole groups of 32"));
+  EXPECT_EQ(refusal_of_slice({64, 80, 3}, W4Cut::rows, {0, 1}, false), "accepted");
   EXPECT_THAT(refusal_of_slice(kSizes, W4Cut::columns, {0, 16}, false),
               HasSubstr("n = 64 has no slices of multiples of 8"));
   EXPECT_THAT(refusal_of_slice(kSizes, W4Cut::columns, {4, 4}, false), HasSubstr("there is no such rank"));

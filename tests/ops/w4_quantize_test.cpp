@@ -104,9 +104,8 @@ TEST(QuantiseLaunch, RefusesByName) {
   using Given = cubit_w4_quantize_arguments;
   refused([](Given& a) { a.n = 12; }, "w4_quantize", "n = 12: it must be a multiple of 8 from 0 to 2097120");
   refused([](Given& a) { a.n = 2097128; }, "w4_quantize", "n = 2097128: it must be a multiple of 8 from 0 to 2097120");
-  refused([](Given& a) { a.k = 192; }, "w4_quantize", "k = 192: w4_quantize takes multiples of 128 from 128 to 2^30");
-  refused([](Given& a) { a.k = 0; }, "w4_quantize:group_size=all",
-          "k = 0: w4_quantize:group_size=all takes multiples of 8 from 8 to 2^30");
+  refused([](Given& a) { a.k = 190; }, "w4_quantize", "k = 190: it must be a multiple of 8 from 8 to 2^30");
+  refused([](Given& a) { a.k = 0; }, "w4_quantize:group_size=all", "k = 0: it must be a multiple of 8 from 8 to 2^30");
   refused([](Given& a) { a.weights = nullptr; }, "w4_quantize", "weights = NULL: the tensor is needed");
   refused([](Given& a) { a.qweight = nullptr; }, "w4_quantize", "qweight = NULL: the tensor is needed");
   refused([](Given& a) { a.qzeros = nullptr; }, "w4_quantize", "qzeros = NULL: the tensor is needed");
@@ -293,11 +292,7 @@ TEST(QuantiseProblem, RefusesByName) {
   refused([](Given& t) { t[0].shape = {256}; },
           "tensor weights [256]: it must have the dimensions [n, k], as a linear layer has them");
   refused([](Given& t) { t[0].shape = {4, 64}; }, "n = 4: it must be a multiple of 8 from 0 to 2097120");
-  refused(
-      [](Given& t) {
-        t[0].shape = {16, 16};
-      },
-      "k = 16: w4_quantize:group_size=32 takes multiples of 32 from 32 to 2^30");
+  refused([](Given& t) { t[0].shape = {16, 12}; }, "k = 12: it must be a multiple of 8 from 8 to 2^30");
   expect_refused(
       [] {
         check::find_problems("w4_quantize").random("w4_quantize", {{"m", 2}}, 1);

@@ -258,7 +258,7 @@ TEST(GemmChoice, OfSizesThatNobodyServesIsARefusal) {
   };
   refused(arguments_of(-1, 8192, 8192), "m = -1: it must be from 0");
   refused(arguments_of(1, 8196, 8192), "n = 8196: it must be a multiple of 8");
-  refused(arguments_of(1, 8192, 100), "k = 100: it is not a multiple of group_size=128");
+  refused(arguments_of(1, 8192, 100), "k = 100: it must be a multiple of 8");
   Arguments older = arguments_of(1, 8192, 8192);
   older.size = 8;
   refused(older, "cubit_w4a16_gemm_arguments.size = 8");

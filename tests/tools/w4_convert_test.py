@@ -209,7 +209,7 @@ class Packed(Folder):
                 ("weight_shape", ("I64", [2], struct.pack("<2q", N, -8)), "the weight has [64, -8]; accepted: multiples of 8"),
                 ("weight_shape", ("I32", [2], struct.pack("<2i", N, K)), "it is not the shape of a weight"),
                 ("weight_packed", ("I32", [N, K * 3 // 32], bytes(N * K * 3 // 8)), "it has weights of 3 bits; accepted: 4 and 8"),
-                ("weight_scale", ("F16", [N, 5], bytes(10 * N)), "k = 96 is not a multiple of the number of groups, 5"),
+                ("weight_scale", ("F16", [N, 5], bytes(10 * N)), "no group size gives k = 96 as many groups as 5"),
                 ("weight_zero_point", ("I32", [N, 3], bytes(12 * N)), "4-bit zeros of n = 64 and 3 groups have [8, 3]"),
                 ("weight_g_idx", ("I32", [K], struct.pack(f"<{K}i", *[7] * K)), "g_idx[0] = 7, but there are 3 groups")]:
             with self.subTest(name=name, sentence=sentence):
@@ -487,7 +487,7 @@ class Refused(Folder):
                 ("scales", None, "there is no \"scales\"; a layer has the tensors NAME.qweight and NAME.scales"),
                 ("scales", ("F32", [3, 64], bytes(768)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
                 ("scales", ("F16", [192], bytes(384)), "scales have 16 bits and two dimensions; accepted: F16 or BF16 [groups, n]"),
-                ("scales", ("F16", [5, 64], bytes(640)), "k = 96 is not a multiple of the number of groups, 5; accepted: a number of groups that divides 96"),
+                ("scales", ("F16", [5, 64], bytes(640)), "no group size gives k = 96 as many groups as 5; accepted: the groups of a group size that is a power of two, or a number that divides 96"),
                 ("scales", ("F16", [3, 63], bytes(378)), "n = 63 and k = 96 must be multiples of 8; name the format of the file with --from"),
                 ("scales", ("F16", [0, 1 << 62], b""), "it is empty; accepted: extents of 1 and more"),
                 ("qweight", ("I32", [1 << 61, 0], b""), "it is empty; accepted: extents of 1 and more"),

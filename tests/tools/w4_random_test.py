@@ -1,7 +1,7 @@
 """Converts and runs random checkpoints, against a reader of its own: w4_random_test.py <cubit> [checkpoints].
 
-A checkpoint has one to three layers of random sizes, formats (gptq, gptq_v2, awq, symmetric, packed), bits, group sizes,
-activation orders, fp16 or bf16 scales, and lies in one to three files. Every conversion must keep every weight, bit for
+A checkpoint has one to three layers of random sizes, formats (gptq, gptq_v2, awq, symmetric, packed), bits, group sizes
+(the last group of many layers is shorter), activation orders, fp16 or bf16 scales, and lies in one to three files. Every conversion must keep every weight, bit for
 bit, also if it sorts activation orders and folds them into the layers before. Every 25th checkpoint is multiplied on the
 CPU device, whole, as a tensor-parallel slice, or sorted. The reader below follows the published layouts and shares no code with cubit. Needs only Python's standard library.
 """
@@ -28,8 +28,8 @@ class Layer:
     """A layer as plain numbers: numbers[k][n], zeros[group][n], raw 16-bit scales[group][n], groups[k]."""
 
     def __init__(self, source, bits, n, k, group_size, zeros, order, kind):
-        self.bits, self.n, self.k, self.kind = bits, n, k, kind
-        count = k // group_size
+        self.bits, self.n, self.k, self.kind, self.group_size = bits, n, k, kind, group_size
+        count = -(-k // group_size)
         self.numbers = [[source.randrange(1 << bits) for _ in range(n)] for _ in range(k)]
         self.zeros = [[source.choice(zeros) for _ in range(n)] for _ in range(count)]
         # Scales from 2^-8 to 2^-6: all bf16 numbers of this range are fp16 numbers too.
@@ -100,7 +100,7 @@ def write_layer(layer, form):
     return content
 
 
-def read_layer(content, form, bits, n, k):
+def read_layer(content, form, bits, n, k, group_size):
     """The facts of a layer, read from its tensors by the rules of the format."""
     size = 32 // bits
     middle = 1 << (bits - 1)
@@ -108,7 +108,7 @@ def read_layer(content, form, bits, n, k):
     groups = len(scales) // 2 // n
     scales = struct.unpack(f"<{groups * n}H", scales)
     order = content.get("weight_g_idx" if form == "packed" else "g_idx")
-    group_of = struct.unpack(f"<{k}i", order[2]) if order else [i // (k // groups) for i in range(k)]
+    group_of = struct.unpack(f"<{k}i", order[2]) if order else [i // group_size for i in range(k)]
     words = unpack(content["weight_packed" if form == "packed" else "qweight"][2], bits)
     zeros = content.get("weight_zero_point" if form == "packed" else "qzeros")
     zeros = unpack(zeros[2], bits) if zeros else None
@@ -150,7 +150,7 @@ class Random(unittest.TestCase):
         for name in source.sample(["model.layers.0.up", "model.layers.0.down", "head"], source.randint(1, 3)):
             bits = 4 if has_awq else source.choice([4, 8])
             group_size = source.choice([16, 32, 64])
-            k = group_size * source.randint(1, 3)
+            k = group_size * source.randint(1, 3) + source.choice([0, 8 * source.randrange(group_size // 8)])
             if source.random() < 0.2:
                 group_size = k
             middle, least = 1 << (bits - 1), 1 if "gptq" in (form, target) else 0
@@ -197,7 +197,7 @@ class Random(unittest.TestCase):
             self.assertEqual(made["norm.weight"], content["norm.weight"], label)
             for name, layer in layers.items():
                 parts = {part[len(name) + 1:]: tensor for part, tensor in made.items() if part.startswith(name + ".")}
-                self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k), layer.facts(), label)
+                self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k, layer.group_size), layer.facts(), label)
 
     def test_sorted_layers_keep_every_weight(self):
         """A sorted layer has the weights of its permutation, in groups that need no index."""
@@ -244,7 +244,7 @@ class Random(unittest.TestCase):
                 facts = [layer.facts()[i] for i in inputs]
                 if folds and name.endswith("up"):
                     facts = [[row[i] for i in outputs] for row in facts]
-                self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k), facts, label)
+                self.assertEqual(read_layer(parts, target, layer.bits, layer.n, layer.k, layer.group_size), facts, label)
             if folds:
                 rows = {"bias": (bias, 4)} if up else {"bias": (bias, 4), "weight": (content["model.layers.0.up.weight"], 6)}
                 for part, (tensor, size) in rows.items():
@@ -265,14 +265,15 @@ class Random(unittest.TestCase):
         bits = 4 if form == "awq" else source.choice([4, 8])
         ordered = form != "awq" and source.random() < 0.5
         group_size, n, m = 32, 64, 3
-        k = group_size * source.choice([2, 4])
+        k = group_size * source.choice([2, 4]) + source.choice([0, 0, 8, 24])
         zeros = [1 << (bits - 1)] if form == "symmetric" else range(1, 1 << bits)
         order = "none" if form == "awq" else "shuffled" if ordered else "natural"
         layer = Layer(source, bits, n, k, group_size, zeros, order, source.choice(["F16", "BF16"]))
         first, last = 0, k
         tensors = write_layer(layer, form if form != "packed" else "gptq_v2")
-        if source.random() < 0.5 and form != "packed":  # a row-parallel slice
-            first, last = source.choice([(0, k // 2), (k // 2, k)])
+        if source.random() < 0.5 and form != "packed" and (ordered or k % group_size == 0):  # a row-parallel slice
+            half = k // 16 * 8
+            first, last = source.choice([(0, half), (half, k)])
             tensors = self.rows_of(tensors, layer, form, first, last, ordered)
         elif form == "packed":
             tensors = write_layer(layer, "packed")
@@ -312,7 +313,7 @@ class Random(unittest.TestCase):
         made["g_idx"] = ("I32", [last - first], struct.pack(f"<{last - first}i", *layer.groups[first:last]))
         if ordered:
             return made
-        size = layer.k // len(layer.scales)
+        size = layer.group_size
         for name in ["scales", "qzeros"]:
             if name in made:
                 kind, [count, columns], data = tensors[name]

@@ -71,9 +71,7 @@ class PackedFinder {
       refuse_tensor(scales, fmt::format("scales of n = {} have 16 bits and [n, groups]", n),
                     fmt::format("accepted: F16 or BF16 [{}, groups]", n));
     const std::int64_t groups = scales.shape[1];
-    if (groups < 1 || k % groups != 0)
-      refuse_tensor(scales, fmt::format("k = {} is not a multiple of the number of groups, {}", k, groups),
-                    fmt::format("accepted: a number of groups that divides {}", k));
+    require_group_size(scales, {n, k, groups});
     for (const int bits : {4, 8, 2, 3}) {  // 16 weights of 3 bits have as many words as 16 of 4
       if (words.type != "I32" || words.shape != Shape{n, (k * bits + 31) / 32}) continue;
       if (bits < 4) refuse_tensor(words, fmt::format("it has weights of {} bits", bits), "accepted: 4 and 8 bits");

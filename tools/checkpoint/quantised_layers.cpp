@@ -89,9 +89,7 @@ class LayerFinder {
     if (sizes.n % 8 != 0 || sizes.k % 8 != 0)
       refuse_tensor(qweight, fmt::format("n = {} and k = {} must be multiples of 8", sizes.n, sizes.k),
                     fmt::format("name the format of the file with --from: {}", w4_format_names()));
-    if (sizes.k % sizes.groups != 0)
-      refuse_tensor(scales, fmt::format("k = {} is not a multiple of the number of groups, {}", sizes.k, sizes.groups),
-                    fmt::format("accepted: a number of groups that divides {}", sizes.k));
+    require_group_size(scales, sizes);
     require_shape(qweight, sizes.qweight_shape(format_), sizes);
     if (layer.qzeros != nullptr) {
       if (layer.qzeros->type != "I32")
@@ -156,6 +154,13 @@ std::string w4_format_names() {
 void refuse_tensor(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy) {
   throw BadInput(fmt::format("tensor {} {} [{}]", quote(tensor.name), tensor.type, fmt::join(tensor.shape, ", ")), rule,
                  remedy);
+}
+
+void require_group_size(const HeaderEntry& scales, const W4LayerSizes& sizes) {
+  if (sizes.group_size() > 0) return;
+  refuse_tensor(
+      scales, fmt::format("no group size gives k = {} as many groups as {}", sizes.k, sizes.groups),
+      fmt::format("accepted: the groups of a group size that is a power of two, or a number that divides {}", sizes.k));
 }
 
 std::vector<QuantisedLayer> find_quantised_layers(const CheckpointReader& checkpoint, W4Format format,

@@ -48,4 +48,7 @@ std::vector<QuantisedLayer> find_packed_layers(const CheckpointReader& checkpoin
 /// Throws a BadInput that gives the tensor's name, type and shape.
 [[noreturn]] void refuse_tensor(const HeaderEntry& tensor, const std::string& rule, const std::string& remedy);
 
+/// Throws a BadInput about the scales if no group size gives the layer its number of groups.
+void require_group_size(const HeaderEntry& scales, const W4LayerSizes& sizes);
+
 }  // namespace cubit::tools

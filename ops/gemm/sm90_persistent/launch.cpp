@@ -45,12 +45,6 @@ int tile_group(const BlockPlan& block, const Schedule& schedule, const runtime::
   return static_cast<int>(std::clamp<std::int64_t>(group, 1, schedule.row_tiles));
 }
 
-/// The number of groups that all of k has. Kernels without groups do not read it.
-int groups_of(const GemmDescriptor& descriptor, int k) {
-  const int size = descriptor.groups ? descriptor.groups->size : 0;
-  return size == 0 ? 1 : k / size;
-}
-
 void share_tiles(PersistentGemmArguments& result, const Schedule& schedule, char* workspace) {
   constexpr int kUnit = persistent_lanes::kUnitSlabs;
   const int clusters = schedule.stream_k_blocks / kClusterBlocks;

@@ -28,13 +28,21 @@ inline const char* text_of(W4Format format) {
   return kNames[static_cast<int>(format)];
 }
 
-/// Sizes of a layer. n and k must be multiples of 8, the number of groups must divide k, and bits must be 4 or 8.
+/// Sizes of a layer. n and k must be multiples of 8, some group_size() must give the groups, and bits must be 4 or 8.
 struct W4LayerSizes {
   std::int64_t n = 0;       ///< output features
   std::int64_t k = 0;       ///< input features
   std::int64_t groups = 0;  ///< groups of input features, each with a scale per output feature
   int bits = 4;             ///< bits of a weight and of a zero
 
+  /// Input features of a group, of which the last group may have fewer; 0 if no group size gives this number of groups.
+  /// At most one power of two gives it, from two groups on. Another group size must divide k.
+  std::int64_t group_size() const {
+    if (groups < 1) return 0;
+    for (std::int64_t size = 16; groups > 1 && size < k; size *= 2)
+      if ((k + size - 1) / size == groups) return size;
+    return k % groups == 0 ? k / groups : 0;
+  }
   /// Weights or zeros in one int32 word.
   int in_word() const { return 32 / bits; }
   std::size_t qweight_words() const { return static_cast<std::size_t>(n / in_word() * k); }
@@ -73,10 +81,16 @@ inline void require_bits(W4Format from, W4Format to, int bits) {
 
 inline void require_sizes(const W4LayerSizes& sizes) {
   const auto is_multiple = [](std::int64_t size) { return size > 0 && size % 8 == 0; };
-  if (is_multiple(sizes.n) && is_multiple(sizes.k) && sizes.groups > 0 && sizes.k % sizes.groups == 0) return;
+  if (is_multiple(sizes.n) && is_multiple(sizes.k) && sizes.group_size() > 0) return;
   refuse("n = " + std::to_string(sizes.n) + ", k = " + std::to_string(sizes.k) + " and " +
              std::to_string(sizes.groups) + " groups",
-         "a layer cannot have these sizes", "accepted: multiples of 8 for n and k, and groups that divide k");
+         "a layer cannot have these sizes",
+         "accepted: multiples of 8 for n and k, and groups of a power of two input features or groups that divide k");
+}
+
+/// Whether groups of `size` input features are the groups of a layer of these sizes.
+inline bool is_group_size(const W4LayerSizes& sizes, std::int64_t size) {
+  return size > 0 && (size == sizes.group_size() || size * sizes.groups == sizes.k);
 }
 
 inline void require_words(const char* name, std::size_t given, std::size_t expected) {
@@ -260,11 +274,14 @@ void transpose_w4(std::span<const Number> src, std::int64_t rows, std::span<Numb
           dst[column * height + row] = src[row * width + column];
 }
 
-/// Whether g_idx[k] = k / group size for every k, so that g_idx is not needed. Only such a layer can be converted to
-/// awq, because awq has no g_idx. False if g_idx has another size than k or if the number of groups is not from 1 to k.
+/// Whether g_idx[k] = k / group size for every k and some group size, so that g_idx is not needed. Only such a layer
+/// can be converted to awq, because awq has no g_idx. False if g_idx has another size than k, or if a layer of these
+/// sizes cannot have that group size.
 inline bool is_in_order(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
-  if (g_idx.size() != static_cast<std::size_t>(sizes.k) || sizes.groups < 1 || sizes.groups > sizes.k) return false;
-  const std::int64_t group_size = sizes.k / sizes.groups;
+  if (g_idx.size() != static_cast<std::size_t>(sizes.k)) return false;
+  const auto end = std::find_if(g_idx.begin(), g_idx.end(), [](std::int32_t group) { return group != 0; });
+  const std::int64_t group_size = end - g_idx.begin();  // the features of the first group
+  if (!w4_checkpoint_detail::is_group_size(sizes, group_size)) return false;
   for (std::size_t i = 0; i < g_idx.size(); ++i) {
     if (g_idx[i] != static_cast<std::int64_t>(i) / group_size) return false;
   }

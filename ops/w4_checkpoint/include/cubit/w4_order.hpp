@@ -123,7 +123,8 @@ void permute_rows(std::span<const Number> src, std::span<const std::int32_t> ord
 
 /// The input features sorted by group. Features of one group keep their order. Throws Error (invalid argument) if g_idx
 /// has another size than k, names a group that does not exist, or gives a group another number of features than the
-/// groups of a layer in order have. A row-parallel slice of a layer is such a case: sort the whole layer.
+/// groups of a layer in order have, of which the last may be shorter. A row-parallel slice of a layer is such a case:
+/// sort the whole layer.
 inline std::vector<std::int32_t> order_by_group(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
   using w4_checkpoint_detail::refuse;
   w4_checkpoint_detail::require_sizes(sizes);
@@ -139,11 +140,13 @@ inline std::vector<std::int32_t> order_by_group(std::span<const std::int32_t> g_
     members[static_cast<std::size_t>(g_idx[i])].push_back(static_cast<std::int32_t>(i));
   }
   std::vector<std::int32_t> order;
-  const std::int64_t size = sizes.k / sizes.groups;
+  const auto first = static_cast<std::int64_t>(members[0].size());
+  const std::int64_t size = w4_checkpoint_detail::is_group_size(sizes, first) ? first : sizes.group_size();
   for (std::size_t group = 0; group < members.size(); ++group) {
-    if (static_cast<std::int64_t>(members[group].size()) != size)
+    const std::int64_t wanted = std::min(size, sizes.k - static_cast<std::int64_t>(group) * size);
+    if (static_cast<std::int64_t>(members[group].size()) != wanted)
       refuse("group " + std::to_string(group) + " with " + std::to_string(members[group].size()) + " input features",
-             "a layer that is sorted by group needs " + std::to_string(size) + " in this group",
+             "a layer that is sorted by group needs " + std::to_string(wanted) + " in this group",
              "give the whole layer, or keep its activation order");
     order.insert(order.end(), members[group].begin(), members[group].end());
   }

@@ -45,7 +45,8 @@ struct W4Slice {
 };
 
 /// Throws Error (invalid argument) if the layer cannot be cut in this way: n and k of a slice are multiples of 8, and
-/// without activation order a slice along k has whole groups, or all k are one group.
+/// without activation order a slice along k has whole groups, or all k are one group. A shorter last group therefore
+/// allows no slices along k without activation order.
 inline W4Slice slice_of(W4Format format, const W4LayerSizes& sizes, W4Cut cut, W4Rank rank, bool activation_order) {
   using namespace w4_checkpoint_detail;
   require_sizes(sizes);
@@ -61,8 +62,8 @@ inline W4Slice slice_of(W4Format format, const W4LayerSizes& sizes, W4Cut cut, W
   W4Slice slice{0, sizes.n, 0, sizes.k, {}, {}, {}};
   (by_rows ? slice.first_k : slice.first_n) = rank.rank * share;
   (by_rows ? slice.k : slice.n) = share;
-  const std::int64_t group_size = sizes.k / sizes.groups;
-  const bool cuts_groups = by_rows && !activation_order && sizes.groups > 1;
+  const std::int64_t group_size = sizes.group_size();
+  const bool cuts_groups = by_rows && rank.size > 1 && !activation_order && sizes.groups > 1;
   if (cuts_groups && share % group_size != 0)
     refuse(
         given,

@@ -1,6 +1,7 @@
 /* Rounds weights to 4 bits on the device: the launch arguments of the operator w4_quantize.
  *
- * A group has the weights w of one output feature n and as many input features k as the group size. All formulas are
+ * A group has the weights w of one output feature n and as many input features k as the group size. The
+ * last group of a k that is no multiple of the group size is shorter. All formulas are
  * computed in float, and halves are rounded to even:
  *   scheme=asymmetric  lowest = min(w, 0), highest = max(w, 0). format=gptq cannot store a zero of 0 and therefore uses
  *                      min(lowest, -highest * float(1 / 14)) as lowest.
@@ -31,15 +32,14 @@ typedef struct cubit_w4_quantize_arguments {
   size_t size;           /* sizeof(cubit_w4_quantize_arguments) */
   const void* weights;   /* [n, k] as a linear layer has them: the weights of one output feature are contiguous */
   void* qweight;         /* int32 words of the format: [k / 8, n]; for awq [k, n / 8] */
-  void* qzeros;          /* int32 [k / group size, n / 8]; NULL for format=symmetric */
-  void* scales;          /* fp16 [k / group size, n] */
-  float* max_error;      /* [k / group size, n] largest error of each group's weights, or NULL */
-  float* rms_error;      /* [k / group size, n] root mean square of each group's errors (infinite for errors beyond
+  void* qzeros;          /* int32 [ceil(k / group size), n / 8]; NULL for format=symmetric */
+  void* scales;          /* fp16 [ceil(k / group size), n] */
+  float* max_error;      /* as scales: largest error of each group's weights, or NULL */
+  float* rms_error;      /* as scales: root mean square of each group's errors (infinite for errors beyond
                           * about 1e19), or NULL */
   int64_t weight_stride; /* from output feature to output feature in elements, a multiple of 8 */
   int32_t n;             /* output features, a multiple of 8; 0: nothing is launched; at most 2097120 */
-  int32_t k;             /* input features: a multiple of the group size, or of 8 if one group has all of k; at least 1,
-                          * at most 2^30 */
+  int32_t k;             /* input features, a multiple of 8 from 8 to 2^30 */
 } cubit_w4_quantize_arguments;
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Multiplies activations by 4-bit, 8-bit or dense weights: the launch arguments of the operator w4a16_gemm.
  *
  *   product[m, n] = sum over k of activations[m, k] * scales[g, n] * (q[k, n] - zero[g, n]),
- *   g = k / group size, or g_idx[k]; for format=dense of activations[m, k] * weight[n, k]
+ *   g = k / group size rounded down, or g_idx[k]; for format=dense of activations[m, k] * weight[n, k]
  *   output = function(product + bias) + residual
  *
  * Weights are passed as a checkpoint stores them. The descriptor says what the words mean: see <cubit/w4a16_gemm.hpp>.
@@ -49,8 +49,8 @@ typedef struct cubit_w4a16_gemm_arguments {
   size_t size;               /* sizeof(cubit_w4a16_gemm_arguments) */
   const void* activations;   /* [m, k] */
   const void* qweight;       /* int32 words of the format, for k x n weights; NULL for format=dense */
-  const void* qzeros;        /* int32 [k / group size, n / 8], for bits=8 n / 4; NULL for format=symmetric, dense */
-  const void* scales;        /* fp16 [k / group size, n]; NULL for format=dense */
+  const void* qzeros;        /* int32 [groups, n / 8], for bits=8 n / 4; NULL for format=symmetric, dense */
+  const void* scales;        /* fp16 [groups, n], groups = ceil(k / group size); NULL for format=dense */
   const int32_t* g_idx;      /* activation_order=true: [k] group of each k, clamped to the groups; else not used */
   const void* bias;          /* [n] if the descriptor has a bias, else NULL */
   const void* residual;      /* as output if the descriptor has a residual, else NULL; may be the output */
@@ -61,13 +61,13 @@ typedef struct cubit_w4a16_gemm_arguments {
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
   int32_t m;                 /* rows of activations, at most 2147483391; 0: nothing is launched */
   int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of 16; at most 65535 * tile_n */
-  int32_t k;                 /* a multiple of the group size, or of 8 if one group has all of k or weights are dense; at
-                          * least 1, at most 2^30 */
+  int32_t k;                 /* a multiple of 8 from 8 to 2^30. The last group of a k that is no multiple of the group
+                              * size is shorter */
   int32_t decomposition;     /* a cubit_w4a16_decomposition */
-  int32_t splits;     /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
-  int32_t groups;     /* activation_order=true: rows of scales and of qzeros; 0: k / group size. A slice of the input
+  int32_t splits; /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
+  int32_t groups; /* activation_order=true: rows of scales and of qzeros; 0: ceil(k / group size). A slice of the input
                        * features of a layer has the groups of all of the layer, and g_idx names any of them. Else 0 */
-  const void* weight; /* [n, k] for format=dense, else NULL; the type of the activations */
+  const void* weight;    /* [n, k] for format=dense, else NULL; the type of the activations */
   int64_t weight_stride; /* for format=dense at least k, or 0: rows are contiguous; else 0 */
 } cubit_w4a16_gemm_arguments;
 

@@ -26,9 +26,10 @@ enum class W4Format {
 /// Text form: w4a16_gemm:format=awq,group_size=64   (fields at their default are left out)
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
-  int bits = 4;          ///< bits of a weight and of a zero: 4, or 8 (not for awq); no field for dense
-  int group_size = 128;  ///< input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all"); no
-                         ///< field for dense
+  int bits = 4;  ///< bits of a weight and of a zero: 4, or 8 (not for awq); no field for dense
+  /// Input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all"). The last group of a k
+  /// that is no multiple of the group size is shorter. No field for dense.
+  int group_size = 128;
   /// Type of activations, dense weights, bias, residual and output. A group's activations times q - zero are summed in
   /// fp32 before the sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16
   /// activations times group size times 2^bits exceeds 3.4e38.
