@@ -109,6 +109,9 @@ class Sm80Bytes final : public GemmFamily {
     if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
     // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
     if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
+    const bool expands = !architecture.has_mma({16, 8, byte_lanes::kProductBytes, codegen::MmaType::e4m3});
+    if (expands && descriptor.promotes() && descriptor.tile_m > 32)
+      return "the compiler expands mma.sync of e4m3 there, and accumulate=promoted then has registers for 32 rows";
     return std::nullopt;
   }
   gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const override {

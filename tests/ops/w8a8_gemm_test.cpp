@@ -122,6 +122,8 @@ TEST(W8a8Descriptor, NamesTheFamilyOfATile) {
   EXPECT_EQ(family("w8a8_gemm:tile_m=16,atomic_splits=true", "sm_90a"), "sm80_w8a8_gemm");
   EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_100a"), "sm80_w8a8_gemm");
   EXPECT_NE(refusal_on("w8a8_gemm:tile_m=128", "sm_100a").find("it needs wgmma"), std::string::npos);
+  EXPECT_NE(refusal_on("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64", "sm_100a").find("has registers for"),
+            std::string::npos);
 }
 
 /// Rows that a launch of the set takes on an H200.
@@ -303,7 +305,9 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   }
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,function=silu_gate", "sm_89"});
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=8", "sm_120"});
-  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,family=sm80", "sm_90a"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=32,family=sm80", "sm_90a"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=32,function=silu_gate", "sm_100a"});
+  kernels.push_back({"w8a8_gemm:element=fp8_e4m3,accumulate=promoted,output=int8,tile_m=64", "sm_120"});
   tests::expect_no_spills(kernels);
 }
 

@@ -54,8 +54,9 @@ typedef struct cubit_w8a8_gemm_arguments {
   int32_t n;                 /* rows of the weights, a multiple of 8, for silu_gate of 16 */
   int32_t k;                 /* a multiple of 16 from 16 to 131056 */
   int32_t decomposition;     /* a cubit_w8a8_decomposition */
-  int32_t splits;   /* for tuning, with split-K of both kinds: blocks that share k, at most 256; 0: cubit decides */
-  int32_t reserved; /* 0 */
+  int32_t splits;            /* for tuning, with split-K of both kinds: blocks that share k, at most 256, in family
+                     * sm90_persistent 2; 0: cubit decides */
+  int32_t reserved;          /* 0 */
 } cubit_w8a8_gemm_arguments;
 
 #ifdef __cplusplus
