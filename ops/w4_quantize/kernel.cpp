@@ -35,8 +35,9 @@ std::vector<Field<W4Quantize>> make_fields() {
                {"gptq_v2", W4Format::gptq_v2},
                {"awq", W4Format::awq},
                {"symmetric", W4Format::symmetric}}),
-          word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
-                                      &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
+          word_field<Descriptor, int>(
+              {"group_size", "16, 32, 64, 128, all", "128", "input features that share a scale"},
+              &Descriptor::group_size, {{"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
           word_field<Descriptor, W4Scheme>({"scheme", "asymmetric, symmetric", "asymmetric",
                                             "whether zeros are fitted, or all are 8 (for formats that store zeros)"},
                                            &Descriptor::scheme,

@@ -28,8 +28,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
                                         {"dense", W4Format::dense}}),
       number_field<Descriptor>({"bits", "4, 8", "4", "of a weight and of a zero; 8 in formats other than awq"},
                                &Descriptor::bits, {4, 8}),
-      word_field<Descriptor, int>({"group_size", "32, 64, 128, all", "128", "input features that share a scale"},
-                                  &Descriptor::group_size, {{"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
+      word_field<Descriptor, int>({"group_size", "16, 32, 64, 128, all", "128", "input features that share a scale"},
+                                  &Descriptor::group_size,
+                                  {{"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"all", 0}}),
       word_field<Descriptor, Element>(
           {"element", "fp16, bf16", "fp16", "type of activations, dense weights and output"}, &Descriptor::element,
           {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
@@ -72,7 +73,7 @@ void check_fields(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.is_dense()) check_dense(descriptor, text);
   if (descriptor.activation_order && (descriptor.format == W4Format::awq || descriptor.group_size == 0))
     refuse(text, "activation_order=true needs groups that are not all of k, in a format other than awq, which has none",
-           "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
+           "leave activation_order out, or ask for format=gptq, gptq_v2 or symmetric and group_size=16, 32, 64 or 128");
   if (descriptor.bits == 8 && descriptor.format == W4Format::awq)
     refuse(text, "format=awq has weights of 4 bits", "leave bits out, or ask for format=gptq, gptq_v2 or symmetric");
   if (descriptor.bits == 8 && descriptor.tile_m > 32)

@@ -70,7 +70,9 @@ namespace cubit {
 
 using Arguments = Weights::Arguments;
 
-constexpr int kGroupSteps = kStageSteps / Weights::kStageGroups;
+// Groups of 16 values along k are half of a step: see multiply_half_steps.
+constexpr bool kHalvesSteps = Weights::kStageGroups > kStageSteps;
+constexpr int kGroupSteps = kHalvesSteps ? 1 : kStageSteps / Weights::kStageGroups;
 constexpr int kUnrolledGroups = kFewRegisters ? 1 : Weights::kStageGroups;
 // With 64 rows and copies staged through registers, the loads of more than two steps would spill.
 constexpr int kUnrolledSteps = kGroupSteps > 2 && kRowTiles > 4 && plan::Copies::kHolds ? 2 : kGroupSteps;
@@ -151,6 +153,71 @@ __device__ __forceinline__ void scale_group(Sums& sums, const Products& products
   }
 }
 
+/// sums += scale · products of a group that is half of a step, for one strip. Formats by n have the group's values
+/// along k in product kProduct of the step. Formats by k have them in both products, in half of the lanes: the
+/// activations of the other lanes are replaced by zeros. `stage` is the stage's address, and `group` the group's index
+/// in the stage.
+template <class Halved, class Scaling, int kProduct>
+__device__ __forceinline__ void multiply_half_group(RowSums (&sums)[kRowTiles], uint32 stage, int group,
+                                                    const typename Halved::FactorPlaces& places,
+                                                    const typename Halved::Words& words,
+                                                    const uint32 (&b)[kRowTiles][4]) {
+  constexpr bool kIsProduct = Halved::kHalvesAreProducts;
+  constexpr int kProducts = kIsProduct ? 1 : 2;
+  typename Halved::Zeros zeros;
+  Halved::load_zeros(zeros, stage + plan::kZerosAt + group * kZeroRowBytes, places);
+  uint32 a[kProducts][2][4];  // [product][tile of 16 columns]
+  Halved::template operand<kProduct, 0>(a[0][0], words, zeros);
+  Halved::template operand<kProduct, 1>(a[0][1], words, zeros);
+  if constexpr (!kIsProduct) {
+    Halved::template operand<1, 0>(a[1][0], words, zeros);
+    Halved::template operand<1, 1>(a[1][1], words, zeros);
+  }
+  typename Halved::Scales scales;
+  Halved::load_scales(scales, stage + plan::kScalesAt + group * kScaleRowBytes, places);
+  const uint32 kept = kIsProduct || lane_index() / 2 % 2 == group % 2 ? ~0u : 0u;
+#pragma unroll
+  for (int t = 0; t < kRowTiles; ++t) {
+    RowProducts products = {};
+#pragma unroll
+    for (int i = 0; i < kProducts; ++i) {
+      const int first = 2 * (kProduct + i);
+      const uint32 own[2] = {b[t][first] & kept, b[t][first + 1] & kept};
+      plan::Product::multiply(products[0], a[i][0], own[0], own[1]);
+      plan::Product::multiply(products[1], a[i][1], own[0], own[1]);
+    }
+    Scaling::add(sums[t], products, scales);
+  }
+}
+
+/// sums += scale · products of a stage whose steps have two quantisation groups each.
+template <class Halved, class Scaling>
+__device__ __forceinline__ void multiply_half_steps(Sums& sums, uint32 stage, const WarpPlaces& places) {
+#pragma unroll 1
+  for (int step = 0; step < kStageSteps; ++step) {
+    uint32 b[kRowTiles][4];
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t)
+      Activations::load(b[t], stage + plan::kActivationsAt, places.activations, t, step);
+#pragma unroll
+    for (int strip = 0; strip < kWarpStrips; ++strip) {
+      typename Halved::Words words;
+      Halved::load_words(words, stage, places.words[strip], step);
+      const auto& factors = places.factors[strip];
+#pragma unroll(kFewRegisters ? 1 : 2)
+      for (int half = 0; half < 2; ++half) {
+        const int group = 2 * step + half;
+        if (Halved::kHalvesAreProducts && half == 1) {
+          multiply_half_group<Halved, Scaling, Halved::kHalvesAreProducts ? 1 : 0>(sums[strip], stage, group, factors,
+                                                                                   words, b);
+        } else {
+          multiply_half_group<Halved, Scaling, 0>(sums[strip], stage, group, factors, words, b);
+        }
+      }
+    }
+  }
+}
+
 /// products += the products of stage `index`, whose operands are dequantised for a whole step, as sums of several
 /// terms.
 template <class Dequantised>
@@ -221,6 +288,8 @@ __device__ __forceinline__ void multiply_stages(const Arguments& args, const Wor
       multiply_dequantised<Weights>(args, work_tile.column_tile, stage, places, ahead - Copies::kAhead, whole);
     } else if constexpr (!Scaling::kScalesGroups) {
       multiply_group(whole, stage, whole_factors + kZeros, places, 0);
+    } else if constexpr (kHalvesSteps) {
+      multiply_half_steps<Weights, Scaling>(sums, stage, places);
     } else {
 #pragma unroll(kUnrolledGroups)
       for (int group = 0; group < Weights::kStageGroups; ++group) {

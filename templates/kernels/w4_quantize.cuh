@@ -1,7 +1,7 @@
 // Rounds the weights of a linear layer to 4 bits, group by group, in the layout of a checkpoint, and reports the
 // errors.
 //
-//   warp, groups of 32, 64, 128 | lanes 0 … 15: k = 8 · lane …, of n = 0 … 7   lanes 16 … 31: the same k, of n = 8 … 15
+//   warp, groups of 16 to 128   | lanes 0 … 15: k = 8 · lane …, of n = 0 … 7   lanes 16 … 31: the same k, of n = 8 … 15
 //   block                       | 4 warps: 64 n, 128 values along k
 //
 //   warp, one group of all of k | lanes 0 … 31: k = 8 · lane …, of n = 0 … 7, in steps of 256 values along k
@@ -174,7 +174,7 @@ __device__ __forceinline__ void round_rows(const W4QuantizeArguments& args, cons
   if (stored) plan::Packing::store(args.qweight, words, args.n, first_n, first_k);
 }
 
-/// Quantises groups of 32, 64 or 128 values along k, in one step.
+/// Quantises groups of 16, 32, 64 or 128 values along k, in one step.
 __device__ __forceinline__ void quantise_groups(const W4QuantizeArguments& args, int first_n, int lane) {
   const int first_k = static_cast<int>(blockIdx.x) * kStepK + lane * kWordWeights;
   const bool exists = first_n < args.n && first_k < args.k;

@@ -112,25 +112,33 @@ class PackedFactorCopies {
     }
   }
 
-  /// Starts the copies of the next `count` groups. In a block of 256 columns each warp copies one group. `scales` is
-  /// the address of the scales. kAllK and k_left: as in PackedWordCopies.
+  /// Starts the copies of the next `count` groups. In a block of 256 columns a warp copies one group at a time.
+  /// `scales` is the address of the scales. kAllK and k_left: as in PackedWordCopies.
   template <bool kAllK>
   __device__ __forceinline__ void fetch(uint32 scales, int count, int k_left) {
     const int own = own_group();
     if (own >= count) return;
-    const bool valid = has_factors_ && (kAllK || own * kGroup < k_left);
-    const int64 groups = static_cast<int64>(count) * args_.n;
-    scales_held_.start(0, scales + scales_at_, scales_, valid);  // access: cp.async of scales
-    scales_ += 2 * groups;
-    if constexpr (kStoredZeros) {
-      zeros_held_.start(0, scales + zeros_at_, zeros_, valid);  // access: cp.async of zeros
-      zeros_ += groups / kZeroColumns;
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const bool valid = has_factors_ && (kAllK || (own + i * kAtOnce) * kGroup < k_left);
+      const int64 factors = i * kAtOnce * static_cast<int64>(args_.n);
+      scales_held_.start(i, scales + scale_place(i), scales_ + 2 * factors, valid);  // access: cp.async of scales
+      if constexpr (kStoredZeros) {
+        const char* const src = zeros_ + factors / kZeroColumns;
+        zeros_held_.start(i, scales + zero_place(i), src, valid);  // access: cp.async of zeros
+      }
     }
+    const int64 groups = static_cast<int64>(count) * args_.n;
+    scales_ += 2 * groups;
+    if constexpr (kStoredZeros) zeros_ += groups / kZeroColumns;
   }
   __device__ __forceinline__ void store(uint32 scales, int count) const {
     if (own_group() >= count) return;
-    scales_held_.store(0, scales + scales_at_);                            // access: stores of scales
-    if constexpr (kStoredZeros) zeros_held_.store(0, scales + zeros_at_);  // access: stores of zeros
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      scales_held_.store(i, scales + scale_place(i));                            // access: stores of scales
+      if constexpr (kStoredZeros) zeros_held_.store(i, scales + zero_place(i));  // access: stores of zeros
+    }
   }
 
  private:
@@ -139,8 +147,17 @@ class PackedFactorCopies {
   static constexpr int kZeroCopyBytes = Weights::kZeroBytes / kWarpSize;
   static constexpr int kZeroColumns = gemm_lanes::kBlockColumns / Weights::kZeroBytes;  // columns per byte of zeros
   static constexpr int kLanes = Block::kColumns / 8;  // lanes that copy a group's scales and zeros
+  // Groups that all threads copy at once, and copies of a thread.
+  static constexpr int kAtOnce = Block::kThreads / kLanes;
+  static constexpr int kCopies = Weights::kStageGroups > kAtOnce ? Weights::kStageGroups / kAtOnce : 1;
+  static_assert(kCopies == 1 || Weights::kStageGroups % kAtOnce == 0);
 
-  /// Group of the stage whose scales and zeros this thread copies, and this thread's index among the lanes that do.
+  /// Offsets from the beginning of a stage's scales of what the thread's copy i writes.
+  __device__ __forceinline__ uint32 scale_place(int i) const { return scales_at_ + i * kAtOnce * kScaleRowBytes; }
+  __device__ __forceinline__ uint32 zero_place(int i) const { return zeros_at_ + i * kAtOnce * kZeroRowBytes; }
+
+  /// First group of the stage whose scales and zeros this thread copies, and this thread's index among the lanes that
+  /// do.
   static __device__ __forceinline__ int own_group() { return Block::kIsWarp ? lane_index() / kLanes : warp_index(); }
   static __device__ __forceinline__ int own_lane() { return Block::kIsWarp ? lane_index() % kLanes : lane_index(); }
 
@@ -151,8 +168,8 @@ class PackedFactorCopies {
   uint32 scales_at_;
   uint32 zeros_at_;
   bool has_factors_;
-  typename Block::Copies::template Pieces<16, 1> scales_held_;
-  typename Block::Copies::template Pieces<kZeroCopyBytes, 1> zeros_held_;
+  typename Block::Copies::template Pieces<16, kCopies> scales_held_;
+  typename Block::Copies::template Pieces<kZeroCopyBytes, kCopies> zeros_held_;
 };
 
 /// For weights without factors in a stage.

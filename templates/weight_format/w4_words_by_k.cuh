@@ -14,6 +14,7 @@
 //   Arguments                          kernel arguments: GemmArguments and what the operand adds
 //   kStageGroups                       quantisation groups of a stage, each with zeros and scales (factors); at least 1
 //   kIsOneGroup, kStagesFactors        one group spans all of k; stages have factors
+//   kHalvesAreProducts                 product p of a step has values 16p … 16p + 15 along k; only for groups of 16
 //   kDequantises                       operands are made by dequantise(): see w4_activation_order.cuh
 //   unrolls_groups(row tiles)          whether the registers suffice to unroll the loop over the groups of a stage
 //   WordCopies<Block>, FactorCopies<Block>     copies of a stage: see packed_stage_copies.cuh
@@ -51,6 +52,7 @@ namespace cubit {
 template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset>
 struct W4WordsByK : PackedGroups<kGroup> {
   static constexpr bool kDequantises = false;
+  static constexpr bool kHalvesAreProducts = false;
   static constexpr int kBits = 4;
   static constexpr int kWordK = 8;
   static constexpr int kWordRows = gemm_lanes::kStageK / kWordK;

@@ -21,6 +21,7 @@ template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZero
 struct W4WordsByN : PackedGroups<kGroup> {
   static_assert(kStoredZeros);
   static constexpr bool kDequantises = false;
+  static constexpr bool kHalvesAreProducts = true;
   static constexpr int kWordK = 1;
   static constexpr int kWordRows = gemm_lanes::kStageK;
   static constexpr int kWordRowBytes = gemm_lanes::kBlockColumns / 2;

@@ -20,6 +20,7 @@ namespace cubit {
 template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset>
 struct W8WordsByK : PackedGroups<kGroup> {
   static constexpr bool kDequantises = false;
+  static constexpr bool kHalvesAreProducts = false;
   static constexpr int kBits = 8;
   static constexpr int kWordK = 4;
   static constexpr int kWordRows = gemm_lanes::kStageK / kWordK;

@@ -54,6 +54,7 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const double group = has("group_size=all") || has("format=dense") ? 8
                        : has("group_size=32")                       ? 32
                        : has("group_size=64")                       ? 64
+                       : has("group_size=16")                       ? 16
                                                                     : 128;
   const double short_group = std::max(8., group - 24);
   const std::size_t tile = descriptor.find("tile_m=");

@@ -62,6 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Sm75, ShorterGroup,
                          ::testing::Values(GroupCase{"tile_m=16,tile_n=256", "cpu:sm_75"},
                                            GroupCase{"format=awq,tile_m=8,tile_n=256", "cpu:sm_75"},
                                            GroupCase{"bits=8,group_size=64,tile_m=32,tile_n=256", "cpu:sm_75"},
+                                           GroupCase{"group_size=16,tile_m=64,tile_n=256", "cpu:sm_75"},
                                            GroupCase{"format=symmetric,group_size=32,tile_m=64,tile_n=256",
                                                      "cpu:sm_75"}));
 
@@ -74,6 +75,18 @@ INSTANTIATE_TEST_SUITE_P(
                       GroupCase{"group_size=64,tile_m=16,tile_n=256,activation_order=true", "cpu:sm_80"},
                       GroupCase{"format=gptq_v2,group_size=32,tile_m=16,tile_n=256,batch_invariant=true",
                                 "cpu:sm_80"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    GroupsOf16, ShorterGroup,
+    ::testing::Values(GroupCase{"group_size=16,tile_m=8,tile_n=256", "cpu:sm_80"},
+                      GroupCase{"format=awq,group_size=16,tile_m=16,tile_n=256", "cpu:sm_80"},
+                      GroupCase{"group_size=16,element=bf16,tile_m=16,tile_n=64", "cpu:sm_80"},
+                      GroupCase{"format=awq,group_size=16,tile_m=8,tile_n=32", "cpu:sm_86"},
+                      GroupCase{"format=symmetric,group_size=16,tile_m=64,tile_n=256", "cpu:sm_80"},
+                      GroupCase{"bits=8,group_size=16,tile_m=32,tile_n=256,function=silu_gate", "cpu:sm_80"},
+                      GroupCase{"group_size=16,tile_m=16,tile_n=256,activation_order=true", "cpu:sm_80"},
+                      GroupCase{"format=gptq_v2,group_size=16,tile_m=32,tile_n=256,batch_invariant=true",
+                                "cpu:sm_90a"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Sm90, ShorterGroup,

@@ -12,7 +12,7 @@ class QuantiseGpu : public GpuTest {};
 std::vector<std::string> quantise_texts() {
   std::vector<std::string> texts;
   for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric}) {
-    for (const int group_size : {32, 64, 128, 0}) {
+    for (const int group_size : {16, 32, 64, 128, 0}) {
       for (const W4Scheme scheme : {W4Scheme::asymmetric, W4Scheme::symmetric}) {
         for (const Element input : {Element::fp16, Element::bf16}) {
           if (format == W4Format::symmetric && scheme == W4Scheme::symmetric) continue;

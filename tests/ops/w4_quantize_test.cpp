@@ -29,7 +29,7 @@ using tests::expect_refused;
 std::vector<W4Quantize> all_quantisers() {
   std::vector<W4Quantize> all;
   for (const W4Format format : {W4Format::gptq, W4Format::gptq_v2, W4Format::awq, W4Format::symmetric})
-    for (const int group_size : {32, 64, 128, 0})
+    for (const int group_size : {16, 32, 64, 128, 0})
       for (const W4Scheme scheme : {W4Scheme::asymmetric, W4Scheme::symmetric})
         for (const Element input : {Element::fp16, Element::bf16}) {
           if (format == W4Format::symmetric && scheme == W4Scheme::symmetric) continue;
@@ -45,8 +45,8 @@ TEST(QuantiseDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
 
 TEST(QuantiseDescriptor, RefusesByName) {
   expect_refused(
-      [] { w4_quantize::parse("w4_quantize:group_size=16"); },
-      "descriptor \"w4_quantize:group_size=16\": 16 is not a value of group_size; accepted: 32, 64, 128, all");
+      [] { w4_quantize::parse("w4_quantize:group_size=8"); },
+      "descriptor \"w4_quantize:group_size=8\": 8 is not a value of group_size; accepted: 16, 32, 64, 128, all");
   expect_refused([] { w4_quantize::parse("w4_quantize:input=fp32"); },
                  "descriptor \"w4_quantize:input=fp32\": fp32 is not a value of input; accepted: fp16, bf16");
   expect_refused(

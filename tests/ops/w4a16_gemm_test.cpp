@@ -51,12 +51,12 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
     EXPECT_TRUE(texts.insert(text).second) << text << " stands for two values";
     EXPECT_EQ(w4a16_gemm::parse(text), descriptor) << text;
   }
-  const unsigned by_k = 3 * (3 * 2 + 1);                      // formats, groups with activation order or without
-  const unsigned awq = 4 * 2;                                 // groups, alignments
+  const unsigned by_k = 3 * (4 * 2 + 1);                      // formats, groups with activation order or without
+  const unsigned awq = 5 * 2;                                 // groups, alignments
   const unsigned tiles_of_all = 4 * (by_k + awq) + 3 * by_k;  // 4 bits, and 8 bits
   const unsigned epilogues = 6 * 2 * 2;
   const unsigned of_each_type = tiles_of_all * epilogues * 3;    // batch invariance, or atomic sums
-  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues * 2;  // tiles, formats by k and awq, types, atomic sums
+  const unsigned of_sm90 = 4 * (3 * 4 + 4) * 2 * epilogues * 2;  // tiles, groups but 16, types, atomic sums
   const unsigned of_8_and_16_rows = 2 * (2 * by_k + awq);        // 4 bits, and 8 bits
   const unsigned of_few_columns =
       of_8_and_16_rows * (epilogues + epilogues * 5 / 6) * 2 * 2;  // 64 columns, and 32 if not gated
@@ -89,8 +89,9 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
     }
     return "accepted";
   };
-  EXPECT_EQ(sentence("w4a16_gemm:group_size=256"),
-            "descriptor \"w4a16_gemm:group_size=256\": 256 is not a value of group_size; accepted: 32, 64, 128, all");
+  EXPECT_EQ(
+      sentence("w4a16_gemm:group_size=256"),
+      "descriptor \"w4a16_gemm:group_size=256\": 256 is not a value of group_size; accepted: 16, 32, 64, 128, all");
   EXPECT_EQ(sentence("w4a16_gemm:format=marlin"),
             "descriptor \"w4a16_gemm:format=marlin\": marlin is not a value of format; accepted: gptq, gptq_v2, awq, "
             "symmetric, dense");
@@ -100,7 +101,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:group_size=all,activation_order=true"),
             "descriptor \"w4a16_gemm:group_size=all,activation_order=true\": activation_order=true needs groups that "
             "are not all of k, in a format other than awq, which has none; leave activation_order out, or ask for "
-            "format=gptq, gptq_v2 or symmetric and group_size=32, 64 or 128");
+            "format=gptq, gptq_v2 or symmetric and group_size=16, 32, 64 or 128");
   EXPECT_EQ(sentence("w4a16_gemm:bits=8,format=awq"),
             "descriptor \"w4a16_gemm:bits=8,format=awq\": format=awq has weights of 4 bits; leave bits out, or ask for "
             "format=gptq, gptq_v2 or symmetric");
@@ -112,6 +113,13 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,activation_order=true,family=sm90"),
             "descriptor \"w4a16_gemm:tile_m=32,activation_order=true,family=sm90\": family=sm90: with "
             "activation_order=true neighbours along k share no group; ask for family=sm80, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:group_size=16,tile_m=32,family=sm90"),
+            "descriptor \"w4a16_gemm:group_size=16,tile_m=32,family=sm90\": family=sm90: groups of 16 are half of a "
+            "step of 32 values along k; ask for family=sm80, or leave family out");
+  EXPECT_EQ(sentence("w4a16_gemm:group_size=16,tile_m=64,family=sm90_persistent"),
+            "descriptor \"w4a16_gemm:group_size=16,tile_m=64,family=sm90_persistent\": family=sm90_persistent: groups "
+            "of 16 would change the unit of the sums at every product; ask for tile_m=8, 16, 32 or 64, which compute "
+            "any number of rows, and leave family out");
   EXPECT_EQ(
       sentence("w4a16_gemm:tile_m=256,family=sm80"),
       "descriptor \"w4a16_gemm:tile_m=256,family=sm80\": family=sm80: its tiles have at most 64 rows, not 256; ask "

@@ -13,7 +13,7 @@ namespace cubit::tests {
 
 /// Makes a descriptor from one value per field. `family` is one of the fields. See is_legal_gemm.
 inline W4a16Gemm gemm_descriptor(const Combination& c) {
-  static constexpr int kGroups[] = {32, 64, 128, 0};
+  static constexpr int kGroups[] = {32, 64, 128, 0, 16};
   static constexpr int kTiles[] = {8, 16, 32, 64, 128, 192, 256, 80, 144};
   static constexpr int kColumns[] = {256, 64, 32, 128, 224, 96, 160};
   static constexpr const char* kFamilies[] = {"auto", "sm75", "sm80", "sm90", "sm90_persistent"};
@@ -32,7 +32,7 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {5, 4, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
+inline const std::vector<int> kGemmCounts = {5, 5, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
 
 /// Whether family sm90_persistent alone has such tiles or weights, or the descriptor names that family.
 inline bool is_persistent_gemm(const W4a16Gemm& descriptor) {
@@ -51,7 +51,7 @@ inline bool is_legal_gemm(const Combination& c) {
     const bool is_named = descriptor.family == "auto" || descriptor.family == "sm90_persistent";
     return is_named && descriptor.tile_m >= (descriptor.is_dense() ? 16 : 64) && descriptor.tile_n == 256 &&
            descriptor.bits == 4 && descriptor.alignment == 16 && !descriptor.activation_order &&
-           !descriptor.atomic_splits && !descriptor.batch_invariant;
+           !descriptor.atomic_splits && !descriptor.batch_invariant && descriptor.group_size != 16;
   }
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
   if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;
@@ -60,7 +60,8 @@ inline bool is_legal_gemm(const Combination& c) {
     if (descriptor.is_gated() && descriptor.tile_n == 32) return false;
     const bool is_row_too_short = awq && descriptor.tile_n == 32;
     const bool has_boxes = !is_row_too_short && descriptor.alignment == 16 && descriptor.bits == 4 &&
-                           !descriptor.activation_order && (descriptor.tile_n == 128 || !descriptor.is_gated());
+                           !descriptor.activation_order && descriptor.group_size != 16 &&
+                           (descriptor.tile_n == 128 || !descriptor.is_gated());
     const bool is_sm90_alone = descriptor.tile_n > 64;
     const bool is_gptq = descriptor.format == W4Format::gptq || descriptor.format == W4Format::gptq_v2;
     const bool is_one_with_room =
@@ -72,7 +73,7 @@ inline bool is_legal_gemm(const Combination& c) {
   if (descriptor.family == "sm75" && descriptor.element != Element::fp16) return false;
   if (descriptor.family != "sm90") return true;
   return !descriptor.activation_order && !descriptor.batch_invariant && descriptor.bits == 4 &&
-         descriptor.alignment == 16;
+         descriptor.alignment == 16 && descriptor.group_size != 16;
 }
 
 namespace detail {

@@ -14,6 +14,7 @@ namespace {
 /// The rule of both kernels that the descriptor breaks, or nothing.
 std::optional<std::string> why_no_boxes(const W4a16Gemm& descriptor) {
   if (descriptor.activation_order) return "with activation_order=true neighbours along k share no group";
+  if (descriptor.group_size == 16) return "groups of 16 are half of a step of 32 values along k";
   if (descriptor.batch_invariant) return "batch_invariant=true needs the same order of k in every tile";
   if (descriptor.bits != 4) return "there is no kernel of weights of 8 bits yet";
   if (descriptor.alignment != 16) return "tensor maps need rows that are multiples of 16 bytes, not alignment=4";

@@ -25,6 +25,8 @@ class Sm90PersistentFamily final : public OnePlanFamily<make_plan, persistent_op
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};
     if (descriptor.activation_order)
       return BrokenRule{"with activation_order=true neighbours along k share no group", kFewerRows};
+    if (descriptor.group_size == 16)
+      return BrokenRule{"groups of 16 would change the unit of the sums at every product", kFewerRows};
     if (descriptor.atomic_splits)
       return BrokenRule{"the two blocks of a cluster add up their sums themselves, without atomics",
                         "leave atomic_splits out"};

@@ -20,7 +20,7 @@ enum class W4Scheme {
 /// Text form: w4_quantize:format=awq,group_size=64   (fields at their default are left out)
 struct W4Quantize {
   W4Format format = W4Format::gptq;
-  /// Input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all"). The last group of a k
+  /// Input features that share a scale and a zero: 16, 32, 64, 128, or 0 for all of k ("all"). The last group of a k
   /// that is no multiple of the group size is shorter.
   int group_size = 128;
   W4Scheme scheme = W4Scheme::asymmetric;  ///< not a field for format=symmetric, whose scheme is always symmetric

@@ -27,8 +27,8 @@ enum class W4Format {
 struct W4a16Gemm {
   W4Format format = W4Format::gptq;
   int bits = 4;  ///< bits of a weight and of a zero: 4, or 8 (not for awq); no field for dense
-  /// Input features that share a scale and a zero: 32, 64, 128, or 0 for all of k ("all"). The last group of a k
-  /// that is no multiple of the group size is shorter. No field for dense.
+  /// Input features that share a scale and a zero: 16, 32, 64, 128, or 0 for all of k ("all"). The last group of a k
+  /// that is no multiple of the group size is shorter. Families sm75 and sm80 alone have 16. No field for dense.
   int group_size = 128;
   /// Type of activations, dense weights, bias, residual and output. A group's activations times q - zero are summed in
   /// fp32 before the sum is scaled. The sum may be infinite although the product is finite if the magnitude of bf16
