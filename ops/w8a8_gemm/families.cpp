@@ -11,12 +11,12 @@ std::string_view sum_type(const W8a8Gemm& descriptor) {
   return descriptor.element == W8Element::int8 ? "int" : "float";
 }
 
-gemm::Role scaling_role(const W8a8Gemm& descriptor) {
+gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes) {
   constexpr const char* kHeader = "byte_gemm/scaling.cuh";
   if (descriptor.output == W8Output::int32) return {kHeader, "cubit::IntegerSums"};
   const bool has_tokens = descriptor.activation_scale == TokenScale::token;
   const bool has_channels = descriptor.weight_scale == ChannelScale::channel;
-  if (descriptor.promotes()) return {kHeader, fmt::format("cubit::PromotedSums<{}, {}>", has_tokens, has_channels)};
+  if (promotes) return {kHeader, fmt::format("cubit::PromotedSums<{}, {}>", has_tokens, has_channels)};
   return {kHeader, fmt::format("cubit::ScaledSums<{}, {}, {}>", sum_type(descriptor), has_tokens, has_channels)};
 }
 

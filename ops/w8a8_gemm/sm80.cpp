@@ -59,6 +59,12 @@ gemm::WideTimes times_of(int tile_m) {
   return times;
 }
 
+/// Where the compiler expands mma.sync of e4m3, products have 16 bits and lose nothing. A second set of sums would gain
+/// nothing, and would spill.
+bool promotes(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+  return descriptor.promotes() && architecture.has_mma({16, 8, byte_lanes::kProductBytes, codegen::MmaType::e4m3});
+}
+
 gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
   gemm::mma_sync::Weights weights;
   weights.stage_k = byte_lanes::kStageK;
@@ -69,17 +75,22 @@ gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Ar
   weights.role = {"byte_gemm/weights.cuh", "cubit::ByteRows<word_stage>"};
   weights.activations = {"byte_gemm/activations.cuh", "cubit::ByteActivations<activation_stage>"};
   weights.product = {"byte_gemm/product.cuh", fmt::format("cubit::ByteMmaProduct<{}>", sum_type(descriptor))};
-  weights.row_scaling = scaling_role(descriptor);
+  weights.row_scaling = scaling_role(descriptor, promotes(descriptor, architecture));
   weights.epilogue = epilogue_role(descriptor, architecture);
   weights.times = times_of(descriptor.tile_m);
-  weights.strip_registers = 16;                                   // the words of a step
-  weights.strip_tile_registers = descriptor.promotes() ? 16 : 8;  // the sums, and those of a stage
+  weights.strip_registers = 16;                                                // the words of a step
+  weights.strip_tile_registers = promotes(descriptor, architecture) ? 16 : 8;  // the sums, and those of a stage
   weights.more_registers = 40;  // addresses of copies; with fewer, gated tiles of 32 rows spilled at three blocks
   weights.fewest_stages = 2;    // a stage of 256 columns has 32 KB
   return weights;
 }
 
-std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor) {
+std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor,
+                                                 const codegen::Architecture& architecture) {
+  const Decision sums = promotes(descriptor, architecture) == descriptor.promotes()
+                            ? sum_decision(descriptor)
+                            : Decision{"sums", "fp32, of 16-bit products",
+                                       "the compiler expands mma.sync of e4m3, whose 16-bit products lose nothing"};
   const bool is_int8 = descriptor.element == W8Element::int8;
   return {
       {"operands", is_int8 ? "int8 as stored" : "e4m3 as stored",
@@ -89,7 +100,7 @@ std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor) {
       {"scales",
        descriptor.output == W8Output::int32 ? "none" : "in the epilogue, per row and per column of the output",
        is_int8 ? "sums are exact integers until then, so that split-K merges integers" : "no scale changes within k"},
-      sum_decision(descriptor)};
+      sums};
 }
 
 class Sm80Bytes final : public GemmFamily {
@@ -109,9 +120,6 @@ class Sm80Bytes final : public GemmFamily {
     if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
     // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
     if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
-    const bool expands = !architecture.has_mma({16, 8, byte_lanes::kProductBytes, codegen::MmaType::e4m3});
-    if (expands && descriptor.promotes() && descriptor.tile_m > 32)
-      return "the compiler expands mma.sync of e4m3 there, and accumulate=promoted then has registers for 32 rows";
     return std::nullopt;
   }
   gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const override {
@@ -120,7 +128,8 @@ class Sm80Bytes final : public GemmFamily {
   std::shared_ptr<const Specialisation> plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture,
                                              PlanReport report) const override {
     return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
-                                     operand_decisions_of_bytes(descriptor), std::move(report), architecture);
+                                     operand_decisions_of_bytes(descriptor, architecture), std::move(report),
+                                     architecture);
   }
 
  private:

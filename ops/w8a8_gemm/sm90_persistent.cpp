@@ -77,7 +77,7 @@ gemm::sm90_persistent::Weights weights_of(const W8a8Gemm& descriptor, const code
   weights.product = {kProducts, descriptor.promotes()
                                     ? "cubit::PromotedProduct<kTokens>"
                                     : fmt::format("cubit::ByteWarpgroupProduct<{}, kTokens>", sum_type(descriptor))};
-  weights.row_scaling = scaling_role(descriptor);
+  weights.row_scaling = scaling_role(descriptor, descriptor.promotes());
   weights.output = output_role(descriptor, architecture);
   weights.times = times_of(descriptor.tile_m);
   weights.fragments = {"wgmma.m64n8 D, 32-bit"};

@@ -44,8 +44,9 @@ extern const gemm::Translation<W8a8Gemm, cubit_w8a8_gemm_arguments> kTranslation
 using GemmFamily = gemm::GemmFamily<W8a8Gemm>;
 
 /// Types in the templates of both families: of a sum, of the scaling role, and of the range of an 8-bit output.
+/// `promotes`: fp32 additions add up the sums of 128 values along k.
 std::string_view sum_type(const W8a8Gemm& descriptor);
-gemm::Role scaling_role(const W8a8Gemm& descriptor);
+gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes);
 std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architecture& architecture);
 
 /// What `explain` says about the accumulators.

@@ -33,7 +33,7 @@ std::vector<std::string> few_texts(const std::string& architecture) {
                                     "w8a8_gemm:output=int8,tile_m=64,residual=true",
                                     "w8a8_gemm:output=int32,tile_m=256",
                                     "w8a8_gemm:tile_m=192,function=silu_gate,bias=true",
-                                    "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=32,family=sm80",
+                                    "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,family=sm80",
                                     "w8a8_gemm:element=fp8_e4m3,tile_m=32",
                                     "w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=256",
                                     "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128",
