@@ -46,9 +46,14 @@ std::string broken_rule(const TensorMap& map);
 void validate(const TensorMap& map);
 
 /// A tensor map in a device's encoding. An encoded map is a member of a kernel's `const __grid_constant__`
-/// argument struct.
-struct alignas(64) EncodedTensorMap {
+/// argument struct. CUDA 13 asks for 128 bytes of alignment; earlier versions were content with 64.
+struct alignas(128) EncodedTensorMap {
   std::array<std::byte, 128> bytes;
 };
+
+/// The first offset from `bytes` on at which an argument struct may have a tensor map.
+constexpr std::size_t map_offset(std::size_t bytes) {
+  return (bytes + alignof(EncodedTensorMap) - 1) / alignof(EncodedTensorMap) * alignof(EncodedTensorMap);
+}
 
 }  // namespace cubit::runtime

@@ -71,7 +71,7 @@ runtime::TensorMap weight_rows_map(const GemmDescriptor& descriptor, const void*
 }
 
 void add_map(Launch& launch, const runtime::TensorMap& map) {
-  launch.parameter_bytes = (launch.parameter_bytes + 63) / 64 * 64;
+  launch.parameter_bytes = runtime::map_offset(launch.parameter_bytes);
   launch.maps.add(launch.parameter_bytes, map);
   launch.parameter_bytes += sizeof(runtime::EncodedTensorMap);
 }

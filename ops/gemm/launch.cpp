@@ -113,7 +113,7 @@ Launch make_launch(const BlockPlan& block, const Schedule& schedule, std::span<c
 
 Launch make_launch(const BlockPlan& block, const Schedule& schedule, const PackedGemmArguments& parameters,
                    const runtime::DeviceFacts& device) {
-  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
+  constexpr std::size_t kMapsAt = runtime::map_offset(sizeof parameters);
   static_assert(kMapsAt + MapParameters::kCapacity * sizeof(runtime::EncodedTensorMap) <= sizeof Launch::parameters);
   return make_launch(block, schedule, std::as_bytes(std::span(&parameters, 1)), device);
 }

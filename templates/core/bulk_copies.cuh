@@ -90,7 +90,7 @@ struct RingPlace {
 };
 
 /// A tensor map in the driver's encoding; see runtime/tensor_map.hpp.
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };
 

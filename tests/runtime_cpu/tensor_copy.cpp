@@ -17,7 +17,7 @@ static_assert(offsetof(CopyArguments, first) == 144 && sizeof(CopyArguments) == 
 const std::string kHead = R"(.version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry kernel(.param .align 64 .b8 args[192]) {
+.visible .entry kernel(.param .align 128 .b8 args[256]) {
   .reg .pred %p<4>;
   .reg .b16 %s<2>;
   .reg .b32 %r<16>, %c<5>;

@@ -74,8 +74,8 @@ TEST(TensorCopy, PrefetchesOnlyCheck) {
       kDump);
   EXPECT_EQ(run_copy(*program, copy), filled_buffer());
   EXPECT_THAT(failure_of_copy("prefetch.tensormap [%d0+32];", copy),
-              HasSubstr("the tensor map at byte 32 of the kernel's parameters is not at a multiple of 64; prefetch"));
-  EXPECT_THAT(failure_of_copy("prefetch.tensormap [%d0+64];", copy), HasSubstr("is no tensor map of the CPU device"));
+              HasSubstr("the tensor map at byte 32 of the kernel's parameters is not at a multiple of 128; prefetch"));
+  EXPECT_THAT(failure_of_copy("prefetch.tensormap [%d0+128];", copy), HasSubstr("is no tensor map of the CPU device"));
   Copy shorter = copy;
   shorter.bytes -= 64;
   shorter.arguments.first = {0, 0, 2};
@@ -152,10 +152,10 @@ TEST(TensorCopy, MisuseIsAnErrorAtTheCopy) {
   EXPECT_THAT(failure("[%r0+32768], [%d0, {0, 0, 0}], [bar]", good), HasSubstr("are beyond shared memory"));
   EXPECT_THAT(failure("[%r3], [%d0, {0, 0, 0}], [bar+4]", good), HasSubstr("is not a multiple of 8"));
   EXPECT_THAT(failure("[%r3], [%d0+16, {0, 0, 0}], [bar]", good),
-              HasSubstr("the tensor map at byte 16 of the kernel's parameters is not at a multiple of 64"));
-  EXPECT_THAT(failure("[%r3], [%d0+64, {0, 0, 0}], [bar]", good),
-              HasSubstr("at byte 64 of the kernel's parameters is no tensor map of the CPU device"));
-  EXPECT_THAT(failure("[%r3], [%d0+128, {0, 0, 0}], [bar]", good), HasSubstr("beyond the kernel's parameters"));
+              HasSubstr("the tensor map at byte 16 of the kernel's parameters is not at a multiple of 128"));
+  EXPECT_THAT(failure("[%r3], [%d0+128, {0, 0, 0}], [bar]", good),
+              HasSubstr("at byte 128 of the kernel's parameters is no tensor map of the CPU device"));
+  EXPECT_THAT(failure("[%r3], [%d0+256, {0, 0, 0}], [bar]", good), HasSubstr("beyond the kernel's parameters"));
   EXPECT_THAT(failure("[%r3], [%d7, {0, 0, 0}], [bar]", good), HasSubstr("are in no allocation"));
   EXPECT_THAT(failure_of_copy("cvt.u64.u32 %d3, %r0; cvta.shared.u64 %d3, %d3;\n"
                               "@%p0 cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d3, {0}], [%r3];",

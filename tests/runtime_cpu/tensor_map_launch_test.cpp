@@ -22,7 +22,7 @@ constexpr int kValueRow = 128;  // swizzled
 constexpr const char* kTemplate = R"cuda(
 using u32 = unsigned; using u64 = unsigned long long;
 constexpr int kTile = 32, kKeyRow = 80, kValueRow = 128;
-struct alignas(64) Map { u64 opaque[16]; };
+struct alignas(128) Map { u64 opaque[16]; };
 struct Args { Map key; Map value; unsigned char* output; int tiles; };
 __device__ u32 addr(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 __device__ void load(void* dst, const Map& map, int head, int token, u64* bar) {

@@ -180,7 +180,7 @@ Launch encode(const Plan& plan, const void* public_arguments, void* workspace, s
   if (split.is_clustered) launch.shape.cluster_blocks = 2;
   launch.shape.threads = static_cast<unsigned>(plan.threads());
   launch.shape.dynamic_shared_memory = static_cast<unsigned>(plan.shared_memory);
-  constexpr std::size_t kMapsAt = (sizeof parameters + 63) / 64 * 64;
+  constexpr std::size_t kMapsAt = runtime::map_offset(sizeof parameters);
   constexpr std::size_t kMapBytes = sizeof(runtime::EncodedTensorMap);
   static_assert(kMapsAt + 2 * kMapBytes <= sizeof launch.parameters);
   launch.parameter_bytes = kMapsAt + 2 * kMapBytes;
