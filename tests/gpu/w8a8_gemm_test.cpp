@@ -27,17 +27,18 @@ std::vector<W8a8Gemm> descriptors_for(const std::string& architecture) {
 
 /// Kernels of both families, of few and many rows, for the tests that launch each kernel often.
 std::vector<std::string> few_texts(const std::string& architecture) {
-  std::vector<std::string> texts = {"w8a8_gemm:tile_m=8",
-                                    "w8a8_gemm:tile_m=64,function=silu_gate,bias=true,family=sm80",
-                                    "w8a8_gemm:tile_m=16",
-                                    "w8a8_gemm:output=int8,tile_m=64,residual=true",
-                                    "w8a8_gemm:output=int32,tile_m=256",
-                                    "w8a8_gemm:tile_m=192,function=silu_gate,bias=true",
-                                    "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,family=sm80",
-                                    "w8a8_gemm:element=fp8_e4m3,tile_m=32",
-                                    "w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=256",
-                                    "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128",
-                                    "w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,accumulate=promoted,tile_m=16"};
+  std::vector<std::string> texts = {
+      "w8a8_gemm:tile_m=8",
+      "w8a8_gemm:tile_m=64,function=silu_gate,bias=true,family=sm80",
+      "w8a8_gemm:tile_m=16,family=sm90_persistent",
+      "w8a8_gemm:output=int8,tile_m=64,residual=true,family=sm90_persistent",
+      "w8a8_gemm:output=int32,tile_m=256",
+      "w8a8_gemm:tile_m=192,function=silu_gate,bias=true",
+      "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=64,family=sm80",
+      "w8a8_gemm:element=fp8_e4m3,tile_m=32,family=sm90_persistent",
+      "w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=256",
+      "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128",
+      "w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,accumulate=promoted,tile_m=16,family=sm90_persistent"};
   std::erase_if(texts, [&](const std::string& text) { return !is_supported(text, architecture); });
   return texts;
 }
@@ -65,7 +66,8 @@ TEST_F(W8a8GemmGpu, EveryPairOfFieldValues) {
     expect_good(text, {{"m", descriptor.tile_m + 3}, {"n", 512 + columns}, {"k", 1040}});
     expect_good(text, {{"m", 1}, {"n", columns}, {"k", 16}, {"decomposition", 1}});
     expect_good(text, {{"m", 300}, {"n", 1024 + columns}, {"k", 1040}, {"decomposition", 2}, {"splits", 2}});
-    expect_good(text, {{"m", 100}, {"n", 1040}, {"k", 1040}, {"decomposition", 3}, {"pattern", 2}});
+    expect_good(text,
+                {{"m", 4 * descriptor.tile_m}, {"n", 9 * 256}, {"k", 4112}, {"decomposition", 3}, {"pattern", 2}});
   });
   std::printf("%zu kernels, largest error %.2e\n", descriptors.size(), worst());
 }
@@ -85,7 +87,7 @@ TEST_F(W8a8GemmGpu, SharedTilesGiveTheSameBitsEveryTime) {
     SCOPED_TRACE(text);
     for (const int decomposition : {1, 2, 3}) {
       const Problem problem =
-          Problem::random(text, {{"m", 400}, {"n", 1056}, {"k", 1040}, {"decomposition", decomposition}}, 3);
+          Problem::random(text, {{"m", 520}, {"n", 9 * 256 + 16}, {"k", 4112}, {"decomposition", decomposition}}, 3);
       DeviceCase launched(device(), problem);
       const Kernel made = kernel(text);
       launch(made, launched);

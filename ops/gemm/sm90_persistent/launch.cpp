@@ -14,10 +14,12 @@
 namespace cubit::ops::gemm::sm90_persistent {
 namespace {
 
-/// Whether rows of the output begin at multiples of 16 bytes, which a tensor map needs.
+/// Whether rows of the output begin and end at multiples of 16 bytes. A tensor map needs such strides. A row that ends
+/// elsewhere is not left to the hardware: on an H200, a store beyond the end of a row of 8 bytes was seen.
 bool has_output_map(const GemmDescriptor& descriptor, const Problem& problem) {
   const int bytes = descriptor.output_bytes;
-  return map_row_bytes(problem.m, output_columns(descriptor, problem.n), problem.output_stride, bytes) % 16 == 0;
+  const int columns = output_columns(descriptor, problem.n);
+  return columns * bytes % 16 == 0 && map_row_bytes(problem.m, columns, problem.output_stride, bytes) % 16 == 0;
 }
 
 /// Each block of a cluster copies a part of the activations for both.
