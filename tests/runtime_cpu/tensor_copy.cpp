@@ -12,7 +12,7 @@ namespace {
 
 using runtime::cpu::MemoryMap;
 
-static_assert(offsetof(CopyArguments, first) == 144 && sizeof(CopyArguments) == 192);
+static_assert(offsetof(CopyArguments, first) == 144 && sizeof(CopyArguments) == 256);
 
 const std::string kHead = R"(.version 8.7
 .target sm_90a
