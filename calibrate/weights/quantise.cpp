@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kLargestInt8 = 127;
 constexpr float kLeastScale = std::numeric_limits<float>::min();
-constexpr std::int64_t kRowsPerThread = 16;
+constexpr std::int64_t kRowsOfThread = 16;
 
 /// Rounds half to even. `x` is below 2^22.
 float rounded(float x) {
@@ -76,7 +76,7 @@ std::vector<float> scales_of(const Weights& weights, float largest_code, bool pe
   std::vector<float> magnitudes(static_cast<std::size_t>(weights.rows()));
   parallel_for(
       weights.rows(), [&](std::int64_t row) { magnitudes[static_cast<std::size_t>(row)] = weights.magnitude(row); },
-      kRowsPerThread);
+      kRowsOfThread);
   if (!per_channel) {
     const auto largest = std::max_element(magnitudes.begin(), magnitudes.end());
     magnitudes = {largest == magnitudes.end() ? 0 : *largest};
@@ -85,15 +85,15 @@ std::vector<float> scales_of(const Weights& weights, float largest_code, bool pe
   return magnitudes;
 }
 
-struct Squares {
+struct SquareSums {
   double difference = 0;
   double weight = 0;
 };
 
 /// Writes the codes of a row.
-Squares quantise_row(std::span<const float> row, float scale, Format format, std::span<const double> values,
-                     std::byte* codes) {
-  Squares squares;
+SquareSums quantise_row(std::span<const float> row, float scale, Format format, std::span<const double> values,
+                        std::byte* codes) {
+  SquareSums squares;
   for (std::size_t i = 0; i < row.size(); ++i) {
     codes[i] = format == Format::int8 ? int8_code(row[i] / scale) : e4m3_code(row[i] / scale);
     const double difference = values[static_cast<std::size_t>(codes[i])] * scale - row[i];
@@ -137,15 +137,15 @@ QuantisedWeights quantise_weights(const Tensor& tensor, Format format, bool per_
         scales_of(weights, format == Format::int8 ? kLargestInt8 : static_cast<float>(kLargestE4m3), per_channel);
     result.codes.resize(static_cast<std::size_t>(weights.rows()) * weights.columns());
     const std::vector<double> values = values_of_codes(format);
-    std::vector<Squares> squares(static_cast<std::size_t>(weights.rows()));
+    std::vector<SquareSums> squares(static_cast<std::size_t>(weights.rows()));
     const auto quantise_one = [&](std::int64_t row) {
       const auto at = static_cast<std::size_t>(row);
       squares[at] = quantise_row(weights.row(row), result.scales[per_channel ? at : 0], format, values,
                                  result.codes.data() + at * weights.columns());
     };
-    parallel_for(weights.rows(), quantise_one, kRowsPerThread);
-    Squares all;
-    for (const Squares& one : squares) {
+    parallel_for(weights.rows(), quantise_one, kRowsOfThread);
+    SquareSums all;
+    for (const SquareSums& one : squares) {
       all.difference += one.difference;
       all.weight += one.weight;
     }

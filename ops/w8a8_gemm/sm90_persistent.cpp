@@ -64,7 +64,8 @@ gemm::PersistentTimes times_of(double rows) {
           .partial = 0.004 * rows};
 }
 
-gemm::sm90_persistent::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+gemm::sm90_persistent::Weights persistent_weights(const W8a8Gemm& descriptor,
+                                                  const codegen::Architecture& architecture) {
   constexpr const char* kProducts = "byte_gemm/warpgroup_product.cuh";
   gemm::sm90_persistent::Weights weights;
   weights.stage_k = byte_lanes::kStageK;
@@ -133,7 +134,8 @@ class Sm90PersistentBytes final : public GemmFamily {
 
  private:
   static Plan make_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
-    return gemm::sm90_persistent::make_plan(describe(descriptor), weights_of(descriptor, architecture), architecture);
+    return gemm::sm90_persistent::make_plan(describe(descriptor), persistent_weights(descriptor, architecture),
+                                            architecture);
   }
 };
 

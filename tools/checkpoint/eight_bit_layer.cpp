@@ -15,13 +15,13 @@
 namespace cubit::tools {
 namespace {
 
-const TensorView* find(const std::vector<TensorView>& tensors, std::string_view name) {
+const TensorView* tensor_named(const std::vector<TensorView>& tensors, std::string_view name) {
   const auto found =
       std::find_if(tensors.begin(), tensors.end(), [&](const TensorView& tensor) { return tensor.name == name; });
   return found == tensors.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void refuse(const TensorView& tensor, const std::string& rule, const std::string& remedy) {
+[[noreturn]] void refuse_view(const TensorView& tensor, const std::string& rule, const std::string& remedy) {
   throw BadInput(fmt::format("tensor {} {} [{}]", tensor.name, tensor.type, fmt::join(tensor.shape, ", ")), rule,
                  remedy);
 }
@@ -30,34 +30,35 @@ const TensorView* find(const std::vector<TensorView>& tensors, std::string_view 
 void require_zeros(const TensorView& tensor) {
   const bool has_other =
       std::any_of(tensor.data.begin(), tensor.data.end(), [](std::byte byte) { return byte != std::byte{0}; });
-  if (has_other) refuse(tensor, "w8a8_gemm has no zero points", "accepted: symmetric quantisation, whose zeros are 0");
+  if (has_other)
+    refuse_view(tensor, "w8a8_gemm has no zero points", "accepted: symmetric quantisation, whose zeros are 0");
 }
 
-bool has_field(const std::string& descriptor, const std::string& field) {
+bool asks_for(const std::string& descriptor, const std::string& field) {
   return descriptor.find(field + ",") != std::string::npos || descriptor.ends_with(field);
 }
 
 /// Whether the results are the sums themselves, so that no scale is read.
-bool sums_only(const std::string& descriptor) { return has_field(descriptor, "output=int32"); }
+bool sums_only(const std::string& descriptor) { return asks_for(descriptor, "output=int32"); }
 
 }  // namespace
 
 bool is_eight_bit_layer(const std::vector<TensorView>& tensors) {
-  const TensorView* const weights = find(tensors, "weights");
-  return weights != nullptr && find(tensors, "weight_scale") != nullptr &&
+  const TensorView* const weights = tensor_named(tensors, "weights");
+  return weights != nullptr && tensor_named(tensors, "weight_scale") != nullptr &&
          (weights->type == "I8" || weights->type == "F8_E4M3");
 }
 
 EightBitLayer::EightBitLayer(const std::vector<TensorView>& tensors, const std::string& descriptor) {
-  const TensorView& weights = *find(tensors, "weights");
-  if (weights.shape.size() != 2) refuse(weights, "weights have two dimensions", "accepted: [n, k]");
+  const TensorView& weights = *tensor_named(tensors, "weights");
+  if (weights.shape.size() != 2) refuse_view(weights, "weights have two dimensions", "accepted: [n, k]");
   rows_ = weights.shape[0];
   for (const TensorView& tensor : tensors) {
     if (tensor.name == "weight_scale") {
       add_scales(tensor, "weight_scales");
     } else if (tensor.name == "input_scale") {
       add_scales(tensor, "activation_scales");
-      if (scales_.back().size() != 1) refuse(tensor, "a layer has one scale of activations", "accepted: [1]");
+      if (scales_.back().size() != 1) refuse_view(tensor, "a layer has one scale of activations", "accepted: [1]");
     } else if (tensor.name.ends_with("zero_point")) {
       require_zeros(tensor);
     } else {
@@ -72,17 +73,17 @@ EightBitLayer::EightBitLayer(const std::vector<TensorView>& tensors, const std::
 /// Scales are positive and finite, as w8a8_gemm demands.
 void EightBitLayer::add_scales(const TensorView& tensor, const char* name) {
   if (tensor.type != "F32" && tensor.type != "F16" && tensor.type != "BF16")
-    refuse(tensor, "its type is not that of scales", "accepted: F32, F16, BF16");
+    refuse_view(tensor, "its type is not that of scales", "accepted: F32, F16, BF16");
   const std::vector<float>& scales =
       scales_.emplace_back(calibrate::float_values({tensor.type, tensor.shape, tensor.data}));
   const auto count = static_cast<std::int64_t>(scales.size());
   const bool is_column = tensor.shape.size() <= 1 || (tensor.shape.size() == 2 && tensor.shape[1] == 1);
   if (!is_column || (count != 1 && count != rows_))
-    refuse(tensor, fmt::format("the layer has {} output channels", rows_),
-           fmt::format("accepted: [{}, 1] or [1]", rows_));
+    refuse_view(tensor, fmt::format("the layer has {} output channels", rows_),
+                fmt::format("accepted: [{}, 1] or [1]", rows_));
   for (std::size_t i = 0; i < scales.size(); ++i)
     if (!(scales[i] > 0 && scales[i] <= std::numeric_limits<float>::max()))
-      refuse(tensor, fmt::format("scale {} is {}", i, scales[i]), "a scale is positive and finite");
+      refuse_view(tensor, fmt::format("scale {} is {}", i, scales[i]), "a scale is positive and finite");
   tensors_.push_back({name, "F32", {count}, std::as_bytes(std::span(scales))});
 }
 
@@ -91,18 +92,18 @@ void EightBitLayer::require_fields(const std::string& descriptor) const {
   if (!descriptor.starts_with("w8a8_gemm")) return;
   const auto require = [&](bool wanted, const std::string& field, const std::string& standard,
                            const std::string& rule) {
-    if (has_field(descriptor, field) != wanted)
+    if (asks_for(descriptor, field) != wanted)
       throw BadInput(descriptor, rule, "ask for " + (wanted ? field : standard));
   };
-  const bool is_fp8 = find(tensors_, "weights")->type == "F8_E4M3";
+  const bool is_fp8 = tensor_named(tensors_, "weights")->type == "F8_E4M3";
   require(is_fp8, "element=fp8_e4m3", "element=int8",
           fmt::format("the layer's weights are {}", is_fp8 ? "e4m3" : "int8"));
   if (sums_only(descriptor)) return;
-  const std::int64_t scales = find(tensors_, "weight_scales")->shape[0];
+  const std::int64_t scales = tensor_named(tensors_, "weight_scales")->shape[0];
   if (rows_ != 1)
     require(scales == 1, "weight_scale=tensor", "weight_scale=channel",
             fmt::format("the layer's weights have {} {}", scales, scales == 1 ? "scale" : "scales"));
-  if (find(tensors_, "activation_scales") != nullptr)
+  if (tensor_named(tensors_, "activation_scales") != nullptr)
     require(true, "activation_scale=tensor", "", "the layer has one scale for all activations");
 }
 

@@ -32,7 +32,7 @@ bool is_dense_type(const std::string& type) {
   return std::find(kDenseTypes.begin(), kDenseTypes.end(), type) != kDenseTypes.end();
 }
 
-std::string name_of(const std::string& path) { return fs::path(path).filename().string(); }
+std::string file_name(const std::string& path) { return fs::path(path).filename().string(); }
 
 /// Whether the layer looks up rows by an index, which is no product.
 bool is_embedding(const std::string& layer) {
@@ -179,7 +179,7 @@ void CheckpointQuantiser::write(WholeFolder& folder, const Show& show) {
   std::map<std::string, std::string> names;
   std::uint64_t written = 0;
   for (const auto& file : checkpoint_.files()) {
-    const std::string name = name_of(file->path());
+    const std::string name = file_name(file->path());
     for (const HeaderEntry& one : entries_of(*file)) {
       names.emplace(one.name, name);
       written += bytes_of(one);
@@ -200,7 +200,7 @@ void CheckpointQuantiser::write(WholeFolder& folder, const Show& show) {
   copy_texts(folder_of(checkpoint_), folder);
   write_config(folder);
   if (checkpoint_.has_index())
-    OutputFile(folder.file(name_of(checkpoint_.path()))).commit_text(checkpoint_.index_of(names, written));
+    OutputFile(folder.file(file_name(checkpoint_.path()))).commit_text(checkpoint_.index_of(names, written));
 }
 
 void CheckpointQuantiser::write_file(const SafetensorsReader& file, const std::string& path, const Show& show) {

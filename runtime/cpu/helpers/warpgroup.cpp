@@ -30,7 +30,7 @@ namespace {
 constexpr int kRows = 16;        // rows of a warp
 constexpr int kColumns = 8;      // columns of one call
 constexpr int kDepthBytes = 32;  // k of one instruction: 16 elements of 16 bits, or 32 bytes
-constexpr int kMaxK = kDepthBytes;
+constexpr int kMostDepth = kDepthBytes;
 constexpr int kWarps = 4;
 constexpr int kValuesOfD = kRows * kColumns / kLanes;
 
@@ -121,7 +121,8 @@ void multiply_add_bytes(const Site& site, const std::uint32_t* a, const std::uin
   for (int row = 0; row < kRows; ++row) {
     for (int column = 0; column < kColumns; ++column) {
       std::int32_t products = 0;
-      for (int k = 0; k < kMaxK; ++k) products += number(a[row * kMaxK + k]) * number(b[column * kMaxK + k]);
+      for (int k = 0; k < kMostDepth; ++k)
+        products += number(a[row * kMostDepth + k]) * number(b[column * kMostDepth + k]);
       std::uint32_t& sum = sums[row * kColumns + column];
       const std::int64_t exact = std::int64_t{static_cast<std::int32_t>(sum)} + products;
       sum = static_cast<std::uint32_t>(site.saturate ? saturated(exact) : exact);
@@ -183,8 +184,8 @@ void start_warpgroup(Warp& warp, Mask mask, const Site& site) {
 void multiply_warpgroup(Warp& warp, Mask mask, const Site& site) {
   if (mask == 0 || warp.failure) return;
   const int k = depth(site);
-  std::array<std::uint32_t, kRows * kMaxK> a{};
-  std::array<std::uint32_t, kColumns * kMaxK> b{};
+  std::array<std::uint32_t, kRows * kMostDepth> a{};
+  std::array<std::uint32_t, kColumns * kMostDepth> b{};
   std::array<std::uint32_t, kRows * kColumns> sums{};
   read_a(warp, site, a.data());
   DescribedMatrix matrix{};
