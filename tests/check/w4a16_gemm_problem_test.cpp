@@ -178,7 +178,7 @@ TEST(GemmProblem, AFunctionHidesNoErrorBesideAnInfinity) {
 /// Near the largest number of fp16 half a rounding step decides between that number and infinity. Both are right.
 TEST(GemmProblem, AnOutputThatOverflowsIsInfinite) {
   const W4a16Gemm descriptor{.group_size = kGroup};
-  for (const float scale : {500.f, 1000.f, 2000.f, 4000.f}) {
+  for (const float scale : {1000.f, 2000.f, 4000.f, 8000.f}) {
     Case one(descriptor);
     for (auto& row : one.plain.scale)
       for (std::uint16_t& number : row) number = bits_of(descriptor, scale);

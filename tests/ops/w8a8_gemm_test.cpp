@@ -210,7 +210,7 @@ PersistentByteArguments persistent_parameters(const char* text, const cubit_w8a8
 
 TEST(W8a8Launch, PassesScalesAndMapsToThePersistentKernel) {
   const auto arguments = some_arguments();
-  const Launch launch = encode_on_h200({.tile_m = 64}, arguments);
+  const Launch launch = encode_on_h200({.tile_m = 128}, arguments);
   const auto parameters = tests::parameters_of<PersistentByteArguments>(launch);
   EXPECT_EQ(parameters.activation_scales, arguments.activation_scales);
   EXPECT_EQ(parameters.scales, arguments.weight_scales);
@@ -223,23 +223,25 @@ TEST(W8a8Launch, PassesScalesAndMapsToThePersistentKernel) {
   EXPECT_EQ(weights.strides[0], 1024u);
   EXPECT_EQ(weights.box[0], 128u);
   EXPECT_EQ(weights.box[1], 128u);
-  const Launch gated = encode_on_h200({.tile_m = 64, .function = GemmFunction::silu_gate}, arguments);
+  const Launch gated = encode_on_h200({.tile_m = 128, .function = GemmFunction::silu_gate}, arguments);
   EXPECT_EQ(gated.maps.all()[0].map.rank, 4);
   EXPECT_EQ(gated.maps.all()[0].map.sizes[3], 512u / 16);
 }
 
-/// A tensor map's rows begin at multiples of 16 bytes, and rows of an 8-bit output at multiples of 8.
+/// A tensor map's rows begin and end at multiples of 16 bytes, and rows of an 8-bit output at multiples of 8.
 TEST(W8a8Launch, PassesOutputsThatNoTensorMapHas) {
   auto arguments = some_arguments();
   arguments.output_scale = address<float>(0x6000);
   arguments.n = 504;
   arguments.output_stride = 504;
-  const auto unmapped = persistent_parameters("w8a8_gemm:output=int8,tile_m=64", arguments);
+  const auto unmapped = persistent_parameters("w8a8_gemm:output=int8,tile_m=128", arguments);
   EXPECT_EQ(unmapped.unmapped_output, arguments.output);
   EXPECT_EQ(unmapped.output_stride, 504);
   EXPECT_EQ(unmapped.output_scale, arguments.output_scale);
   arguments.output_stride = 512;
-  EXPECT_EQ(persistent_parameters("w8a8_gemm:output=int8,tile_m=64", arguments).unmapped_output, nullptr);
+  EXPECT_EQ(persistent_parameters("w8a8_gemm:output=int8,tile_m=128", arguments).unmapped_output, arguments.output);
+  arguments.n = 512;
+  EXPECT_EQ(persistent_parameters("w8a8_gemm:output=int8,tile_m=128", arguments).unmapped_output, nullptr);
 }
 
 TEST(W8a8Launch, RefusesByName) {
@@ -254,7 +256,7 @@ TEST(W8a8Launch, RefusesByName) {
   refused([](Given& a) { a.weight_scales = nullptr; }, "w8a8_gemm:tile_m=8",
           "weight_scales = NULL: the tensor is needed");
   refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
-  refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=64",
+  refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=128",
           "activation_stride = 0: a tensor map reads the rows of activations, and its stride must be a multiple of 16 "
           "bytes from 16 on");
 }
