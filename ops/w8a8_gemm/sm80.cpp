@@ -59,10 +59,15 @@ gemm::WideTimes times_of(int tile_m) {
   return times;
 }
 
+/// Whether tensor cores multiply e4m3. Elsewhere the compiler expands mma.sync of e4m3 into 16-bit products.
+bool has_e4m3_products(const codegen::Architecture& architecture) {
+  return architecture.has_mma({16, 8, byte_lanes::kProductBytes, codegen::MmaType::e4m3});
+}
+
 /// Where the compiler expands mma.sync of e4m3, products have 16 bits and lose nothing. A second set of sums would gain
 /// nothing, and would spill.
 bool promotes(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
-  return descriptor.promotes() && architecture.has_mma({16, 8, byte_lanes::kProductBytes, codegen::MmaType::e4m3});
+  return descriptor.promotes() && has_e4m3_products(architecture);
 }
 
 gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
@@ -127,6 +132,9 @@ class Sm80Bytes final : public GemmFamily {
   }
   std::shared_ptr<const Specialisation> plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture,
                                              PlanReport report) const override {
+    if (descriptor.element == W8Element::fp8_e4m3 && !has_e4m3_products(architecture))
+      report.spills_allowed_because =
+          "the compiler expands mma.sync of e4m3 on this architecture, and spills words of the 16-bit operands";
     return gemm::make_specialisation(kTranslation, descriptor, make_plan(descriptor, architecture),
                                      operand_decisions_of_bytes(descriptor, architecture), std::move(report),
                                      architecture);

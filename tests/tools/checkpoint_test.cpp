@@ -170,7 +170,7 @@ TEST(CheckpointLayer, TakesItsTensorsFromShards) {
 
 TEST(CheckpointLayer, OfALayerThatIsNotQuantisedTakesTheWeightAndTheBias) {
   const TemporaryFolder folder;
-  folder.write("1.safetensors", file_of({"x.bias", "x.weight", "x.weight_scale"}));
+  folder.write("1.safetensors", file_of({"x.bias", "x.weight", "x.other_scale"}));
   const std::string index =
       folder.write("model.safetensors.index.json", index_of(R"("x.bias":"1.safetensors","x.weight":"1.safetensors")"));
   for (const std::string& path : {folder.path("1.safetensors"), index}) {
@@ -181,6 +181,16 @@ TEST(CheckpointLayer, OfALayerThatIsNotQuantisedTakesTheWeightAndTheBias) {
       first_bytes.emplace_back(tensor.name, std::to_integer<char>(tensor.data[0]));
     EXPECT_THAT(first_bytes, UnorderedElementsAre(Pair("bias", 's'), Pair("weights", 't')));
   }
+}
+
+TEST(CheckpointLayer, OfEightBitsTakesTheScales) {
+  const TemporaryFolder folder;
+  folder.write("1.safetensors", file_of({"x.weight", "x.weight_scale", "x.input_scale", "x.qzeros"}));
+  const CheckpointLayer layer(folder.path("1.safetensors"), "x");
+  EXPECT_TRUE(layer.is_quantised());
+  std::vector<std::string> names;
+  for (const TensorView& tensor : layer.tensors()) names.push_back(tensor.name);
+  EXPECT_THAT(names, UnorderedElementsAre("weights", "weight_scale", "input_scale"));
 }
 
 TEST(CheckpointLayer, AFolderHasOneCheckpoint) {
