@@ -122,7 +122,10 @@ Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, con
   return {result.value + residual, result.contributions + std::fabs(residual), result.truncation};
 }
 
-double random_truncation(int k) { return 0x1p-13 * std::sqrt(33.0 * ((k + kStepK - 1) / kStepK)); }
+double random_truncation(int k) {
+  const int steps = (k + kStepK - 1) / kStepK;
+  return 0x1p-13 * std::sqrt(33.0 * steps);
+}
 
 bool has_exact_bytes(const W8a8Gemm& descriptor) {
   return descriptor.output == W8Output::int8 && descriptor.element == W8Element::int8 &&
