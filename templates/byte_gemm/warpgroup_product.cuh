@@ -34,7 +34,7 @@ struct PromotedProduct {
   static constexpr bool kRestarts = true;
   struct Sums {
     Sum of[kTokens / 8][4];        ///< per block of 8 tokens
-    Sum of_stage[kTokens / 8][4];  ///< the same of one stage
+    Sum of_stage[kTokens / 8][4];  ///< sums of one stage, in the same order
 
     __device__ __forceinline__ void begin() {
 #pragma unroll

@@ -15,7 +15,7 @@ namespace cubit::ops::gemm::sm90_persistent {
 namespace {
 
 /// Whether rows of the output begin and end at multiples of 16 bytes. A tensor map needs such strides. A row that ends
-/// elsewhere is not left to the hardware: on an H200, a store beyond the end of a row of 8 bytes was seen.
+/// elsewhere is not left to the hardware: on an H200, bytes behind outputs with such rows were overwritten.
 bool has_output_map(const GemmDescriptor& descriptor, const Problem& problem) {
   const int bytes = descriptor.output_bytes;
   const int columns = output_columns(descriptor, problem.n);
