@@ -249,31 +249,49 @@ int DiskCache::make_subfolder(std::string_view id) const {
   return create_folder_like_parent(subfolder(folder_, id));
 }
 
+/// Takes "<id><mark>.lock". Where this user cannot lock that file, because another user lets nobody open it or it is a
+/// link, takes the lock that the processes of this user share.
+int DiskCache::lock_one(const std::string& id, const std::string& mark, const LockWait& wait, Lock& lock) const {
+  Lock::Part part{subfolder(folder_, id) / fmt::format("{}{}{}", id, mark, kLockSuffix), File()};
+  int error = lock_file(part.path, part.file, wait);
+  if (error == ENOENT && make_subfolder(id) == 0) error = lock_file(part.path, part.file, wait);
+  if (error == EACCES || error == EPERM) {
+    part.path.replace_filename(fmt::format("{}{}{}{}{}", id, mark, kUserMark, ::geteuid(), kLockSuffix));
+    error = lock_file(part.path, part.file, wait);
+  }
+  if (error == 0) lock.parts_.push_back(std::move(part));
+  return error;
+}
+
+/// The lock of this machine's processes comes first: on a network file system, locks may hold on one machine only, and
+/// other machines then lock and delete the second file as if it were free.
 std::optional<DiskCache::Lock> DiskCache::lock(const std::string& id, const std::function<void()>& impatient) const {
   if (!writable_) return std::nullopt;
-  fs::path path = subfolder(folder_, id) / (id + std::string(kLockSuffix));
-  const LockWait wait{.most = options_.lock_wait, .patience = options_.lock_patience, .impatient = [&] {
-                        warn(
-                            fmt::format("disk cache: another process holds {} and may be compiling this kernel; "
-                                        "waiting for at most {} s",
-                                        path.string(), std::chrono::duration<double>(options_.lock_wait).count()));
-                        if (impatient) impatient();
-                      }};
-  File file;
-  int error = lock_file(path, file, wait);
-  if (error == ENOENT && make_subfolder(id) == 0) error = lock_file(path, file, wait);
-  if (error == EACCES || error == EPERM) {
-    // Another user's file that this user cannot lock, or a link. One's own processes share another lock.
-    path = subfolder(folder_, id) / fmt::format("{}{}{}{}", id, kUserMark, ::geteuid(), kLockSuffix);
-    error = lock_file(path, file, wait);
+  const std::string shown = (subfolder(folder_, id) / (id + std::string(kLockSuffix))).string();
+  const double seconds = std::chrono::duration<double>(options_.lock_wait).count();
+  const auto end = std::chrono::steady_clock::now() + options_.lock_wait;
+  bool has_warned = false;
+  LockWait wait{.most = options_.lock_wait, .patience = options_.lock_patience, .impatient = [&] {
+                  if (std::exchange(has_warned, true)) return;
+                  warn(
+                      fmt::format("disk cache: another process holds {} and may be compiling this kernel; waiting for "
+                                  "at most {} s",
+                                  shown, seconds));
+                  if (impatient) impatient();
+                }};
+  Lock lock;
+  int error = lock_one(id, fmt::format("{}{}", kMachineMark, this_machine()), wait, lock);
+  if (error == 0) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    wait.most = std::max(left, std::chrono::milliseconds(0));
+    error = lock_one(id, "", wait, lock);
   }
-  if (error == 0) return std::optional<Lock>(std::in_place, std::move(path), file.release());
+  if (error == 0) return lock;
   if (error == EWOULDBLOCK) {
-    warn(fmt::format("disk cache: another process has held {} for {} s; compiling without it", path.string(),
-                     std::chrono::duration<double>(options_.lock_wait).count()));
-    return std::nullopt;
+    warn(fmt::format("disk cache: another process has held {} for {} s; compiling without it", shown, seconds));
+  } else if (log_) {
+    log_(LogLevel::debug, fmt::format("no lock on {}: {}", shown, file_error(error)));
   }
-  if (log_) log_(LogLevel::debug, fmt::format("no lock on {}: {}", path.string(), file_error(error)));
   return std::nullopt;
 }
 
@@ -290,8 +308,7 @@ StoreReport DiskCache::report() const {
 }
 
 DiskCache::Lock::~Lock() {
-  const File file(file_);
-  unlock_and_remove(path_, file);
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) unlock_and_remove(part->path, part->file);
 }
 
 }  // namespace cubit::runtime

@@ -1,9 +1,10 @@
 // The disk cache: one file per artifact. A file is published as a whole or not at all, and is verified on every load.
 //
 // Readers never lock. A writer writes a temporary file in the same folder, calls fsync and renames the file. The
-// process that compiles a key holds an flock on "<artifact id>.lock" and deletes the file at the end. The operating
-// system frees the lock of a dead owner. On file systems without locks the compile runs unlocked and the rename decides
-// which file stays.
+// process that compiles a key holds an flock on "<artifact id>.machine<number>.lock", which only processes of its machine
+// use, and then on "<artifact id>.lock". The process deletes the files at the end. The operating system frees the locks of
+// a dead owner. On a network file system whose locks hold on one machine only, at most one process of each machine
+// compiles a key. On file systems without locks the compile runs unlocked and the rename decides which file stays.
 //
 // entry_files.hpp says where the files lie. Entries of older layouts ("v0", "v1") are never read, but older versions of
 // cubit may still use them: only clear() and prune() delete them.
@@ -21,13 +22,12 @@
 #include <vector>
 
 #include "runtime/cache/artifact.hpp"
+#include "runtime/cache/files.hpp"
 #include "runtime/cache/trust.hpp"
 #include "runtime/log.hpp"
 #include "runtime/store.hpp"
 
 namespace cubit::runtime {
-
-struct FileIdentity;
 
 /// The report of list() about one cache file.
 struct CacheEntry {
@@ -132,6 +132,7 @@ class DiskCache final : public Store {
  private:
   std::string prepare_folder();
   int make_subfolder(std::string_view id) const;
+  int lock_one(const std::string& id, const std::string& mark, const LockWait& wait, Lock& lock) const;
   void warn(std::string_view line) const;
   std::vector<std::filesystem::path> candidates(const StoreRequest& request) const;
   std::optional<Artifact> read(const std::filesystem::path& path, const StoreRequest& request) const;
@@ -160,19 +161,26 @@ class DiskCache final : public Store {
   mutable std::atomic<std::uint64_t> damaged_{0};
 };
 
-/// Deleting the lock's file at the end keeps the folder free of them. A waiting process notices the deletion.
+/// The exclusive right to compile one artifact: the locks of this machine's processes and of all processes. Deleting the
+/// lock files at the end keeps the folder free of them. A waiting process notices the deletion.
 class DiskCache::Lock {
  public:
-  Lock(std::filesystem::path path, int file) : path_(std::move(path)), file_(file) {}
-  Lock(Lock&& other) noexcept : path_(std::move(other.path_)), file_(other.file_) { other.file_ = -1; }
+  Lock(Lock&&) noexcept = default;
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
   Lock& operator=(Lock&&) = delete;
   ~Lock();
 
  private:
-  std::filesystem::path path_;
-  int file_;
+  friend class DiskCache;
+  struct Part {
+    std::filesystem::path path;
+    File file;
+  };
+
+  Lock() = default;
+
+  std::vector<Part> parts_;
 };
 
 }  // namespace cubit::runtime

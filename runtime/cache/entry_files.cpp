@@ -46,6 +46,31 @@ bool cut_suffix(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
+/// Cuts "<mark><digits>" off the end of `text` and returns the digits, or returns "" if the text does not end so.
+std::string_view cut_marked_number(std::string_view& text, std::string_view mark) {
+  const std::size_t at = text.rfind(mark);
+  if (at == std::string_view::npos) return {};
+  const std::string_view digits = text.substr(at + mark.size());
+  if (digits.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  text = text.substr(0, at);
+  return digits;
+}
+
+/// The parts of the name of an entry's lock, "<id>[.machine<number>][.user<number>].lock".
+struct LockName {
+  bool is_lock = false;
+  std::string_view machine;
+};
+
+LockName parse_lock_name(std::string_view name) {
+  LockName parsed;
+  if (!cut_suffix(name, kLockSuffix)) return parsed;
+  cut_marked_number(name, kUserMark);
+  parsed.machine = cut_marked_number(name, kMachineMark);
+  parsed.is_lock = is_id(name);
+  return parsed;
+}
+
 bool is_entry_name(std::string_view name) { return cut_suffix(name, kEntrySuffix) && is_id(name); }
 
 /// True for a real folder, not a link, in which nobody can put files in another's place who is not trusted.
@@ -69,15 +94,8 @@ fs::path entry_path(const fs::path& cache, const std::string& id) {
 bool is_entry(const fs::path& path) { return is_entry_name(path.filename().native()); }
 
 bool is_lock(const fs::path& path) {
-  const std::string file = path.filename().native();
-  std::string_view name = file;
-  if (name == kPruneLock) return true;
-  if (!cut_suffix(name, kLockSuffix)) return false;
-  if (const std::size_t user = name.rfind(kUserMark); user != std::string_view::npos) {
-    if (name.find_first_not_of("0123456789", user + kUserMark.size()) != std::string_view::npos) return false;
-    name = name.substr(0, user);
-  }
-  return is_id(name);
+  const std::string name = path.filename().native();
+  return name == kPruneLock || parse_lock_name(name).is_lock;
 }
 
 bool is_staging(const fs::path& path) {
@@ -136,7 +154,12 @@ std::vector<fs::path> known_files(const fs::path& cache, const Trust& trust, Lay
 bool remove_leftover(const fs::path& path) {
   std::error_code ignored;
   if (is_staging(path)) return is_abandoned(path) && fs::remove(path, ignored);
-  return is_lock(path) && remove_free_lock(path);
+  if (!is_lock(path)) return false;
+  const std::string name = path.filename().native();
+  // The locks of another machine may look free here.
+  const std::string_view machine = parse_lock_name(name).machine;
+  if (!machine.empty() && !is_this_machine(machine) && !is_abandoned_by_age(path)) return false;
+  return remove_free_lock(path);
 }
 
 std::string misplacement(const Artifact& artifact, const fs::path& path) {

@@ -21,6 +21,7 @@ namespace cubit::runtime {
 
 inline constexpr std::string_view kEntrySuffix = ".cubit";
 inline constexpr std::string_view kLockSuffix = ".lock";
+inline constexpr std::string_view kMachineMark = ".machine";  ///< in the name of a lock of one machine's processes
 inline constexpr std::string_view kUserMark = ".user";        ///< in the name of a lock of one user's processes
 inline constexpr std::string_view kPruneLock = "prune.lock";  ///< held by the process that prunes
 inline constexpr std::string_view kPruneMarker = "pruned";    ///< its time says when a process pruned last

@@ -1,6 +1,7 @@
 // POSIX implementation of the file operations; files.hpp states their guarantees.
 #include "runtime/cache/files.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -11,9 +12,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -85,13 +88,49 @@ int open_existing_lock(const std::filesystem::path& path, File& file) {
   return S_ISREG(status.st_mode) && status.st_nlink <= 1 ? 0 : EACCES;
 }
 
-/// The process id makes the name unique among processes of this machine, and the counter makes it unique among threads
-/// and calls. Another machine on the same folder may still pick the same name; O_EXCL turns that into an error of one
-/// store.
+/// Appends the machine's number, the process id, a counter of the process's calls and the time. Two machines with the
+/// same number may still pick the same name; O_EXCL turns that into an error of one store.
 std::filesystem::path staging_path(const std::filesystem::path& path) {
   static std::atomic<unsigned> count{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return fmt::format("{}.{}.{}.{}{}", path.string(), ::getpid(), count.fetch_add(1), now, kStagingSuffix);
+  return fmt::format("{}.{}.{}.{}.{}{}", path.string(), this_machine(), ::getpid(), count.fetch_add(1), now,
+                     kStagingSuffix);
+}
+
+/// Cuts ".<number>" off the end of `name`. Returns false if the name does not end so.
+bool cut_number(std::string_view& name, std::string_view& number) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot + 1 == name.size()) return false;
+  if (name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos) return false;
+  number = name.substr(dot + 1);
+  name = name.substr(0, dot);
+  return true;
+}
+
+/// The parts of the name of a temporary file. Earlier versions of cubit did not name the machine.
+struct StagingName {
+  std::string_view target;
+  std::string_view machine;
+};
+
+StagingName parse_staging_name(std::string_view name) {
+  constexpr int kNumbers = 3;  // process id, counter and time
+  if (!is_staging_name(name)) return {};
+  name.remove_suffix(kStagingSuffix.size());
+  std::string_view number;
+  for (int at = 0; at < kNumbers; ++at) {
+    if (!cut_number(name, number)) return {};
+  }
+  StagingName parsed;
+  cut_number(name, parsed.machine);
+  parsed.target = name;
+  return parsed;
+}
+
+/// Makes a client of a network file system ask the server again which names the folder has. A client may remember for
+/// seconds that a name does not exist.
+void refresh_names(const std::filesystem::path& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
 }
 
 /// Renames `from` unless something has the name `to`. Returns EINVAL or ENOSYS on file systems without such a call.
@@ -121,10 +160,11 @@ int make_lock(const std::filesystem::path& path, File& file) {
   return error == ENOENT ? EEXIST : error;  // somebody has cleaned up the unlocked file: the caller tries again
 }
 
-/// Opens a lock file or makes one. Linux refuses O_CREAT for another user's file in a sticky folder, even if everybody
+/// Opens a lock file or makes one. Returns EWOULDBLOCK if other processes make and delete the file all the time. Linux
+/// refuses O_CREAT for another user's file in a sticky folder, even if everybody
 /// may write the file (sysctl fs.protected_regular), so an existing file is opened without that flag.
 int open_lock(const std::filesystem::path& path, File& file, bool& is_created) {
-  constexpr int kAttempts = 100;  // other processes may make and delete the file in between
+  constexpr int kAttempts = 10;
   int error = ENOENT;
   is_created = false;
   for (int attempt = 0; attempt < kAttempts && (error == ENOENT || error == EEXIST); ++attempt) {
@@ -132,9 +172,10 @@ int open_lock(const std::filesystem::path& path, File& file, bool& is_created) {
     if (error != ENOENT) continue;
     error = make_lock(path, file);
     if (error == ENOENT) return error;  // there is no folder
+    if (error == EEXIST) refresh_names(path.parent_path());
     is_created = error == 0;
   }
-  return error;
+  return error == ENOENT || error == EEXIST ? EWOULDBLOCK : error;
 }
 
 /// Locks the open file if it is free. Returns ENOENT if its owner has deleted it, because another process may have made
@@ -327,29 +368,36 @@ PublishError publish_file(const std::filesystem::path& path, std::string_view co
 
 bool is_staging_name(std::string_view name) { return name.ends_with(kStagingSuffix); }
 
-std::string_view staged_name(std::string_view name) {
-  constexpr int kNumbers = 3;  // which staging_path() appends
-  if (!is_staging_name(name)) return {};
-  name.remove_suffix(kStagingSuffix.size());
-  for (int number = 0; number < kNumbers; ++number) {
-    const std::size_t dot = name.rfind('.');
-    if (dot == std::string_view::npos || dot + 1 == name.size()) return {};
-    if (name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos) return {};
-    name = name.substr(0, dot);
-  }
-  return name;
+std::string_view staged_name(std::string_view name) { return parse_staging_name(name).target; }
+
+std::uint32_t this_machine() {
+  constexpr std::size_t kDigits = 8;
+  constexpr int kHexadecimal = 16;
+  File file;
+  std::string boot;
+  if (open_file("/proc/sys/kernel/random/boot_id", O_RDONLY, file) != 0 || read_some(file, kDigits, boot) != 0) return 0;
+  std::uint32_t number = 0;
+  std::from_chars(boot.data(), boot.data() + boot.size(), number, kHexadecimal);
+  return number;
+}
+
+bool is_this_machine(std::string_view number) { return number == fmt::format("{}", this_machine()); }
+
+bool is_abandoned_by_age(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(path, error);
+  return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
 }
 
 bool is_abandoned(const std::filesystem::path& staged) {
-  if (!is_folder(staged)) {
+  const std::string name = staged.filename().native();
+  if (!is_folder(staged) && is_this_machine(parse_staging_name(name).machine)) {
     File file;
     if (open_existing_lock(staged, file) != 0) return false;
     if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
     if (!lacks_locks(errno)) return false;
   }
-  std::error_code error;
-  const auto changed = std::filesystem::last_write_time(staged, error);
-  return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
+  return is_abandoned_by_age(staged);
 }
 
 int lock_file(const std::filesystem::path& path, File& file, const LockWait& wait) {
@@ -358,10 +406,9 @@ int lock_file(const std::filesystem::path& path, File& file, const LockWait& wai
   bool is_patient = wait.impatient != nullptr;
   bool is_created = false;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
-    if (!file.open()) {
-      if (const int error = open_lock(path, file, is_created)) return error;
-    }
-    const int error = try_lock(path, file, is_created);
+    int error = file.open() ? 0 : open_lock(path, file, is_created);
+    if (error != 0 && error != EWOULDBLOCK) return error;
+    if (error == 0) error = try_lock(path, file, is_created);
     if (error == 0) return 0;
     if (error != EWOULDBLOCK) file = File();
     if (error != EWOULDBLOCK && error != ENOENT) return error;

@@ -115,8 +115,20 @@ bool is_staging_name(std::string_view name);
 /// The name that the temporary file `name` stands for, or "" if `name` is not one.
 std::string_view staged_name(std::string_view name);
 
-/// True if no process is writing the temporary file any more. A writer holds a lock on its temporary file. Where locks
-/// are not supported, a file older than an hour counts as abandoned, and so does a temporary folder.
+/// A number that the processes share that run under the same kernel of an operating system, also in containers, and in
+/// which machines differ: 32 bits of Linux's boot id. 0 if the boot id cannot be read.
+std::uint32_t this_machine();
+
+/// True if the decimal digits are those of this_machine().
+bool is_this_machine(std::string_view number);
+
+/// True if nobody has modified the file or folder for an hour. Neither a store nor a compilation takes as long.
+bool is_abandoned_by_age(const std::filesystem::path& path);
+
+/// True if no process is writing the temporary file any more. A writer holds a lock on its temporary file, and the name
+/// says on which machine the writer runs. On a network file system whose locks hold on one machine only, the lock says
+/// nothing on other machines. There a file older than an hour counts as abandoned. So does such a file where locks are
+/// not supported, and a temporary folder.
 bool is_abandoned(const std::filesystem::path& staged);
 
 /// How long lock_file() waits for another owner, and what it does meanwhile.

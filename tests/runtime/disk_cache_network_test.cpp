@@ -4,10 +4,14 @@
 //     folder itself. (NFS keeps the attributes and the missing names of a folder for seconds.)
 //   - A file that another client has replaced gives ESTALE when it is read, and now and then a path gives ESTALE.
 //
-// All clients share the locks, as with NFS of version 4.
+// In the first tests all clients share the locks, as with NFS of version 4. In the last ones the locks of each client
+// are its own, as with NFS that is mounted with local_lock.
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -24,6 +28,25 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using testing::IsEmpty;
 using testing::SizeIs;
+
+constexpr std::string_view kBootId = "/proc/sys/kernel/random/boot_id";
+
+std::string path_of(int file) {
+  std::error_code error;
+  return fs::read_symlink(fmt::format("/proc/self/fd/{}", file), error).string();
+}
+
+/// Locks a file against the processes of one client alone: a byte of the file stands for each client.
+int lock_for_client(int client, int file, int operation) {
+  struct flock lock {};
+  lock.l_type = static_cast<short>((operation & LOCK_UN) != 0 ? F_UNLCK : F_WRLCK);
+  lock.l_whence = SEEK_SET;
+  lock.l_start = client;
+  lock.l_len = 1;
+  const int result = ::fcntl(file, (operation & LOCK_NB) != 0 ? F_OFD_SETLK : F_OFD_SETLKW, &lock);
+  if (result != 0 && errno == EAGAIN) errno = EWOULDBLOCK;
+  return result;
+}
 
 /// What a client knows of the folders on the server.
 class ClientView {
@@ -66,17 +89,26 @@ class ClientView {
 
 class DiskCacheNetworkTest : public DiskCacheFaultTest {
  protected:
-  static constexpr int kClients = 12;
-  static constexpr int kThreads = 3;  // of a client
+  static constexpr int kClients = 4;
+  static constexpr int kProcesses = 3;  // of a client
+  static constexpr int kThreads = 3;    // of a process
 
-  /// Every thread of every client requests the kernel.
-  void ask_from_all() {
+  enum class Locks { shared, per_client };
+
+  DiskCacheNetworkTest() {
+    // Long enough that every client asks before the first compile ends. The count does not depend on the time.
+    compiler_ = std::make_shared<test::CountingCompiler>(
+        folder_.path() / "count", [](const codegen::KernelSource&) { std::this_thread::sleep_for(milliseconds(200)); });
+  }
+
+  /// Every thread of every process of every client requests the kernel.
+  void ask_from_all(Locks locks) {
     test::StartingGate gate;
     std::vector<test::Child> children;
-    for (int client = 0; client < kClients; ++client) {
-      children.emplace_back([&]() -> std::string {
+    for (int process = 0; process < kClients * kProcesses; ++process) {
+      children.emplace_back([&, client = process / kProcesses]() -> std::string {
         ClientView view(cache_folder());
-        connect(view);
+        connect(view, client, locks);
         gate.wait_in_child();
         return ask();
       });
@@ -85,8 +117,7 @@ class DiskCacheNetworkTest : public DiskCacheFaultTest {
     for (test::Child& child : children) EXPECT_EQ(child.join(), "");
   }
 
- private:
-  static void connect(ClientView& view) {
+  static void connect(ClientView& view, int client, Locks locks) {
     faults.open = [&view](const char* path) { return view.open(path); };
     faults.opendir = [&view](const char* path) { view.learn(path); };
     faults.rename = [&view](const char* from, const char* to) {
@@ -94,13 +125,22 @@ class DiskCacheNetworkTest : public DiskCacheFaultTest {
       view.learn(fs::path(to).parent_path());
       return result;
     };
-    faults.read = [](int file, void* bytes, std::size_t size) -> ssize_t {
+    faults.read = [client](int file, void* bytes, std::size_t size) -> ssize_t {
+      if (path_of(file) == kBootId) {
+        const std::string boot_id = fmt::format("{:08x}", client + 1);
+        std::memcpy(bytes, boot_id.data(), std::min(size, boot_id.size()));
+        return static_cast<ssize_t>(std::min(size, boot_id.size()));
+      }
       struct stat status {};
       if (__real_fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0) return failing(ESTALE);
       return __real_read(file, bytes, size);
     };
+    if (locks == Locks::per_client) {
+      faults.flock = [client](int file, int operation) { return lock_for_client(client, file, operation); };
+    }
   }
 
+ private:
   std::string ask() {
     Engine own = engine(cache_folder());
     std::vector<std::shared_ptr<Kernel>> kernels(kThreads);
@@ -113,19 +153,40 @@ class DiskCacheNetworkTest : public DiskCacheFaultTest {
     const auto lines = lines_.all();
     return lines.empty() ? "" : lines.front();
   }
-
- protected:
-  DiskCacheNetworkTest() {
-    // Long enough that every client asks before the first compile ends. The count does not depend on the time.
-    compiler_ = std::make_shared<test::CountingCompiler>(
-        folder_.path() / "count", [](const codegen::KernelSource&) { std::this_thread::sleep_for(milliseconds(200)); });
-  }
 };
 
 TEST_F(DiskCacheNetworkTest, WithSharedLocksAllClientsMakeOneCompile) {
-  ask_from_all();
+  ask_from_all(Locks::shared);
   EXPECT_EQ(compiler_->compiles(), 1u);
   EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+}
+
+TEST_F(DiskCacheNetworkTest, WithLocksPerClientEachClientMakesOneCompileAtMost) {
+  ask_from_all(Locks::per_client);
+  EXPECT_GE(compiler_->compiles(), 1u);
+  EXPECT_LE(compiler_->compiles(), static_cast<std::size_t>(kClients));
+  EXPECT_THAT(test::files_ending(cache_folder(), ".cubit"), SizeIs(1));
+}
+
+/// What another client is writing, or has locked, looks free to this client.
+TEST_F(DiskCacheNetworkTest, WithLocksPerClientTheFilesOfAnotherClientStay) {
+  ClientView view(cache_folder());
+  connect(view, 0, Locks::per_client);
+  const DiskCache cache(cache_folder(), lines_.sink());
+  ASSERT_TRUE(cache.publish(artifact_));
+  const std::string entry = entry_of(artifact_).string();
+  const std::string id = artifact_id(artifact_.key, artifact_.compiler);
+  const fs::path folder = entry_of(artifact_).parent_path();
+  const fs::path theirs[] = {entry + ".2.77.0.1.staging", folder / (id + ".machine2.lock")};
+  const fs::path ours[] = {entry + ".1.77.0.1.staging", folder / (id + ".machine1.lock")};
+  for (const auto& file : theirs) test::write_whole(file, "");
+  for (const auto& file : ours) test::write_whole(file, "");
+  ASSERT_TRUE(cache.publish(artifact_));
+  for (const auto& file : theirs) EXPECT_TRUE(fs::exists(file)) << file;
+  for (const auto& file : ours) EXPECT_FALSE(fs::exists(file)) << file;
+  for (const auto& file : theirs) fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  ASSERT_TRUE(cache.publish(artifact_));
+  for (const auto& file : theirs) EXPECT_FALSE(fs::exists(file)) << file;
 }
 
 /// The entry is replaced between its opening and its reading.

@@ -141,8 +141,8 @@ TEST_F(DiskCacheTest, ALockLeavesNoFile) {
 }
 
 TEST_F(DiskCacheTest, ClearDeletesStagingFilesThatNobodyWrites) {
-  const fs::path left = cache_.folder() / "v2" / (entry_of(first_).filename().native() + ".1.2.3.staging");
-  const fs::path written = cache_.folder() / "v2" / (entry_of(first_).filename().native() + ".1.2.4.staging");
+  const fs::path left = cache_.folder() / "v2" / (entry_of(first_).filename().native() + test::staging_suffix());
+  const fs::path written = cache_.folder() / "v2" / (entry_of(first_).filename().native() + test::staging_suffix(1));
   test::write_whole(left, "x");
   test::write_whole(written, "x");
   const int file = ::open(written.c_str(), O_RDONLY);

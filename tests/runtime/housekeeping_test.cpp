@@ -45,7 +45,7 @@ TEST_F(HousekeepingTest, StatsCountFilesWithoutReadingThem) {
   cache_.publish(artifact(2));
   cache_.publish(artifact(2, {12, 8, 93}));
   test::write_whole(fs::path(old).replace_extension(".lock"), "");
-  test::write_whole(old.native() + ".1.2.3.staging", "");
+  test::write_whole(old.native() + test::staging_suffix(), "");
   const CacheStats stats = cache_.stats();
   EXPECT_EQ(stats.entries, 3u);
   EXPECT_EQ(stats.bytes, 3 * fs::file_size(old)) << "entries of one size";

@@ -20,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "codegen/kernel_source.hpp"
+#include "runtime/cache/files.hpp"
 #include "runtime/settings.hpp"
 
 namespace cubit::runtime::test {
@@ -49,6 +50,8 @@ void write_whole(const fs::path& path, std::string_view content) {
   file.close();
   if (!file) throw std::runtime_error("cannot write " + path.string());
 }
+
+std::string staging_suffix(int call) { return fmt::format(".{}.1.{}.3.staging", this_machine(), call); }
 
 std::vector<fs::path> files_ending(const fs::path& folder, std::string_view suffix) {
   std::vector<fs::path> files;

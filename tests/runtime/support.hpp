@@ -36,6 +36,9 @@ void write_whole(const std::filesystem::path& path, std::string_view content);
 /// All regular files below `folder` whose names end in `suffix`, sorted.
 std::vector<std::filesystem::path> files_ending(const std::filesystem::path& folder, std::string_view suffix);
 
+/// The end of a staging file's name that a process of this machine made.
+std::string staging_suffix(int call = 0);
+
 /// Collects log lines of `level` and above.
 class Lines {
  public:
