@@ -15,8 +15,9 @@ target_compile_options(
   cubit_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
 # The linker leaves out of libcubit what no exported function reaches.
 target_compile_options(cubit_flags INTERFACE -ffunction-sections -fdata-sections)
-# Preset run compiles many files as one, in which their local names must differ.
+# A unity build compiles several files as one, in which their local names must differ, and hide each other.
 if(CMAKE_UNITY_BUILD)
+  target_compile_options(cubit_flags INTERFACE -Wno-shadow)
   target_compile_options(cubit_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-include${PROJECT_SOURCE_DIR}/cmake/unity_names.hpp>)
 endif()
 if(CUBIT_SANITIZE)
@@ -29,6 +30,14 @@ endif()
 # links the shared libfmt instead.
 add_library(cubit_fmt INTERFACE)
 target_link_libraries(cubit_fmt INTERFACE $<IF:$<BOOL:${CUBIT_SHARED_FMT}>,fmt::fmt,fmt::fmt-header-only>)
+
+# Optimises source files of the current folder for size in Release. A unity build compiles several files as one, which has
+# one set of options, so the files stay as they are.
+function(cubit_optimise_for_size)
+  if(NOT CMAKE_UNITY_BUILD)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+  endif()
+endfunction()
 
 # Defines one layer of the library: a static archive that becomes part of libcubit. A layer sees only the layers that it
 # links to. The test tests/layers rejects an #include of a higher layer.

@@ -1,6 +1,6 @@
-// Names that several source files define for themselves, for preset run, which compiles such files as one.
+// Names that several source files define for themselves, for unity builds, which compile such files as one.
 //
-// Each name becomes another one in each file. A collision that preset run reports is mended by a line here. A name that
+// Each name becomes another one in each file. A collision that a unity build reports is mended by a line here. A name that
 // headers of the project declare cannot stand here: rename it.
 #pragma once
 

@@ -15,7 +15,7 @@
 namespace cubit::calibrate {
 namespace {
 
-std::string read_file(const std::string& path) {
+std::string state_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string((std::istreambuf_iterator<char>(file)), {});
 }
@@ -61,7 +61,7 @@ TEST(StateFile, KeepsEverything) {
   EXPECT_EQ(read[1].statistics.maximum(), layers[1].statistics.maximum());
   const std::string again = path + ".again";
   write_statistics(again, read, notes);
-  EXPECT_EQ(read_file(again), read_file(path));
+  EXPECT_EQ(state_bytes(again), state_bytes(path));
 }
 
 TEST(StateFile, StatisticsOfTwoProcessesMergeToThoseOfOne) {
@@ -81,13 +81,13 @@ TEST(StateFile, StatisticsOfTwoProcessesMergeToThoseOfOne) {
   auto merged = read_statistics(merged_path);
   merged[0].statistics.merge(statistics_of({values.begin(), values.begin() + 1280})[0].statistics);
   write_statistics(merged_path, merged);
-  EXPECT_EQ(read_file(merged_path), read_file(whole_path));
+  EXPECT_EQ(state_bytes(merged_path), state_bytes(whole_path));
 }
 
 TEST(StateFile, DamageIsASentence) {
   const std::string path = testing::TempDir() + "damaged.safetensors";
   write_statistics(path, two_layers());
-  const std::string bytes = read_file(path);
+  const std::string bytes = state_bytes(path);
   write_file(path, bytes.substr(0, bytes.size() - 100));
   EXPECT_NE(error_of(path).find("safetensors file"), std::string::npos) << error_of(path);
   const auto changed = [&](const std::string& from, const std::string& to) {
@@ -106,7 +106,7 @@ TEST(StateFile, ContradictingCountsAreRefused) {
   const std::string path = testing::TempDir() + "contradiction.safetensors";
   auto layers = two_layers();
   write_statistics(path, {layers.data(), 1});
-  std::string bytes = read_file(path);
+  std::string bytes = state_bytes(path);
   const std::size_t data = bytes.find("}}") + 2;
   const std::size_t start = bytes.find_first_not_of(' ', data);  // the first byte of counts: one batch
   bytes[start + 8] = static_cast<char>(bytes[start + 8] + 1);    // a token more
@@ -121,7 +121,7 @@ TEST(StateFile, ContradictingRangesAreRefused) {
   add_all(layers[0].statistics, {-3, 1, 2, 2}, 2);  // channel 0: -3 to 2, channel 1: 1 to 2; exponent 2
   write_statistics(path, layers);
   EXPECT_EQ(error_of(path), "no error");
-  const std::string bytes = read_file(path);
+  const std::string bytes = state_bytes(path);
   const std::size_t counts = bytes.find_first_not_of(' ', bytes.find("}}") + 2);
   const auto changed = [&](std::size_t at, const auto& value) {
     std::string other = bytes;

@@ -16,13 +16,13 @@
 namespace cubit::check {
 namespace {
 
-struct Case {
+struct TableCase {
   const char* descriptor;
   Numbers sizes;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+const std::vector<TableCase>& cases() {
+  static const std::vector<TableCase> list = {
       {"gqa_decode:heads_per_kv=2", {{"batch", 3}, {"context", 20}, {"kv_heads", 2}, {"lse", 1}}},
       {"gqa_decode:heads_per_kv=2,kv=int4_rows,groups=4", {{"batch", 3}, {"context", 20}, {"ragged", 1}}},
       {"gqa_decode:kv=int8_split,cache=paged", {{"batch", 3}, {"context", 20}, {"ragged", 1}, {"kv_heads", 2}}},
@@ -152,13 +152,13 @@ const void* pointer_at(const std::vector<std::byte>& bytes, std::size_t offset) 
 
 TEST(ArgumentTable, EveryOperatorHasACase) {
   std::set<std::string_view> covered;
-  for (const Case& one : cases()) covered.insert(find_operator(one.descriptor).name());
+  for (const TableCase& one : cases()) covered.insert(find_operator(one.descriptor).name());
   for (const Operator* op : ops::operators())
     EXPECT_TRUE(covered.contains(op->name())) << "cases() has no descriptor of " << op->name();
 }
 
 TEST(ArgumentTable, ProblemsHaveItsTensors) {
-  for (const Case& one : cases()) {
+  for (const TableCase& one : cases()) {
     SCOPED_TRACE(one.descriptor);
     const Operator& op = find_operator(one.descriptor);
     const ArgumentTable& table = op.arguments();

@@ -15,7 +15,7 @@ namespace {
 
 /// Two sequences of 3 new tokens, 2 KV heads of 64 channels, in caches of 4 tokens. The case has twice as many rows and
 /// lengths as needed, so that a tensor that a test declares with a wider type still has all its bytes.
-struct Case {
+struct RowCase {
   std::vector<std::uint16_t> rows = std::vector<std::uint16_t>(2 * 2 * 3 * 2 * 64, 0x3f80);
   std::vector<std::uint16_t> cache = std::vector<std::uint16_t>(2 * 4 * 2 * 64, 0x4000);
   std::vector<std::int32_t> lengths = {2, 0, 0, 0};
@@ -23,7 +23,7 @@ struct Case {
   std::vector<Tensor> tensors;
   Numbers numbers;
 
-  Case() {
+  RowCase() {
     for (const char* name : {"key", "value"}) tensors.push_back({name, "BF16", {2, 3, 2, 64}, {}, rows.data()});
     for (const char* name : {"key_cache", "value_cache"})
       tensors.push_back({name, "BF16", {2, 4, 2, 64}, {}, cache.data()});
@@ -33,7 +33,7 @@ struct Case {
 };
 
 TEST(KvAppendProblem, WritesTheRowsThatFitAndNoOther) {
-  const Case one;
+  const RowCase one;
   const auto problem = one.problem();
   ASSERT_EQ(problem->inputs().size(), 3u) << "caches are no inputs: they are what a launch finds in its outputs";
   ASSERT_EQ(problem->outputs().size(), 2u);
@@ -55,7 +55,7 @@ TEST(KvAppendProblem, WritesTheRowsThatFitAndNoOther) {
 }
 
 TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
-  Case one;
+  RowCase one;
   one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
   EXPECT_EQ(one.problem()->outputs()[0].shape, (std::vector<std::int64_t>{2, 5, 2, 64}));
   one.numbers["max_length"] = 9;
@@ -66,7 +66,7 @@ TEST(KvAppendProblem, WithoutCachesHasOnesOfZerosAsLongAsNeeded) {
 }
 
 /// A case that rotates keys, with angles for a given number of positions: position p has cosines of 0 and sines of p.
-struct RotatedCase : Case {
+struct RotatedCase : RowCase {
   std::vector<float> cosines;
   std::vector<float> sines;
 
@@ -110,7 +110,7 @@ TEST(KvAppendProblem, TakesAnglesOfMorePositionsThanTheCacheHas) {
 
 /// The same case in pages of 2 tokens. Sequence 0 has page 2 and page 7, which does not exist; sequence 1 has pages 0
 /// and 1.
-struct PagedCase : Case {
+struct PagedCase : RowCase {
   std::vector<std::int32_t> table = {2, 7, 0, 1};
 
   PagedCase() {
@@ -144,7 +144,7 @@ TEST(KvAppendProblem, FindsRowsThroughThePageTable) {
 }
 
 TEST(KvAppendProblem, RefusesTokensOfOnePlace) {
-  Case one;
+  RowCase one;
   std::vector<std::int32_t> positions = {3, -1, 2, 0, 1, 0};
   one.tensors[4] = {"positions", "I32", {2, 3}, {}, positions.data()};
   const char* const remedy =
@@ -184,7 +184,7 @@ TEST(KvAppendProblem, RefusesTokensOfOnePlaceOfAPage) {
 }
 
 TEST(KvAppendProblem, TakesLengthsOrPositions) {
-  Case one;
+  RowCase one;
   std::vector<std::int32_t> positions = {0, 1, 2, 0, 1, 2};
   one.tensors.push_back({"positions", "I32", {2, 3}, {}, positions.data()});
   tests::expect_refused([&] { one.problem(); },
@@ -193,7 +193,7 @@ TEST(KvAppendProblem, TakesLengthsOrPositions) {
 }
 
 TEST(KvAppendProblem, SaysWhichTokenNoCacheIsLongEnoughFor) {
-  Case one;
+  RowCase one;
   one.tensors.erase(one.tensors.begin() + 2, one.tensors.begin() + 4);
   one.lengths = {5, 2147483647};
   const auto problem = [&] { one.problem(); };
@@ -216,32 +216,32 @@ TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
     change(one);
     tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
-  refused("tensors without page_table: the descriptor has cache=paged", [](Case& c) { c.tensors.pop_back(); });
-  refused("tensor page_table: the descriptor has cache=contiguous", [](Case& c) { c.text = "kv_append:head_dim=64"; });
-  refused("tensor page_table [2]: it must have the dimensions", [](Case& c) { c.tensors.back().shape = {2}; });
-  refused("max_length = 5: the page table has room for 4 tokens", [](Case& c) { c.numbers["max_length"] = 5; });
+  refused("tensors without page_table: the descriptor has cache=paged", [](RowCase& c) { c.tensors.pop_back(); });
+  refused("tensor page_table: the descriptor has cache=contiguous", [](RowCase& c) { c.text = "kv_append:head_dim=64"; });
+  refused("tensor page_table [2]: it must have the dimensions", [](RowCase& c) { c.tensors.back().shape = {2}; });
+  refused("max_length = 5: the page table has room for 4 tokens", [](RowCase& c) { c.numbers["max_length"] = 5; });
   const std::string pages = "pages of 512 tokens: a page has 1 to 256 tokens; ";
   refused(pages +
               "key_cache is [pages, page_size, kv_heads, row]: give pages of 1 to 256 tokens, or hnd=1 where it is "
               "[pages, kv_heads, page_size, row]",
-          [](Case& c) {
+          [](RowCase& c) {
             c.tensors[2].shape = {0, 512, 2, 64};
           });
   refused(pages +
               "with hnd=1 key_cache is [pages, kv_heads, page_size, row]: give pages of 1 to 256 tokens, or leave "
               "hnd=1 out where it is [pages, page_size, kv_heads, row]",
-          [](Case& c) {
+          [](RowCase& c) {
             c.tensors[2].shape = {0, 2, 512, 64};
             c.numbers["hnd"] = 1;
           });
-  refused("must have the dimensions [pages, page_size, kv_heads, row]", [](Case& c) {
+  refused("must have the dimensions [pages, page_size, kv_heads, row]", [](RowCase& c) {
     c.tensors[3].shape = {3, 2, 2, 64};
   });
-  refused("accepted: max_length, page_size, pages, hnd", [](Case& c) { c.numbers["speed"] = 1; });
+  refused("accepted: max_length, page_size, pages, hnd", [](RowCase& c) { c.numbers["speed"] = 1; });
   refused("page_size = 7: tensor key_cache [4, 2, 2, 64] has page_size = 2; leave page_size out, or give 2",
-          [](Case& c) { c.numbers["page_size"] = 7; });
+          [](RowCase& c) { c.numbers["page_size"] = 7; });
   refused("pages = 1000: tensor key_cache [4, 2, 2, 64] has pages = 4; leave pages out, or give 4",
-          [](Case& c) { c.numbers["pages"] = 1000; });
+          [](RowCase& c) { c.numbers["pages"] = 1000; });
 }
 
 TEST(KvAppendProblem, TakesNumbersThatSayWhatTheCacheSays) {
@@ -297,13 +297,13 @@ TEST(KvAppendProblem, WithoutPagesHasThoseThatTheTableNames) {
 
 struct BadCase {
   const char* sentence;
-  void (*change)(Case&);
+  void (*change)(RowCase&);
 };
 
 class RefusedKvProblem : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(RefusedKvProblem, NamesTheRule) {
-  Case one;
+  RowCase one;
   GetParam().change(one);
   tests::expect_refused_with([&] { one.problem(); }, GetParam().sentence);
 }
@@ -311,33 +311,33 @@ TEST_P(RefusedKvProblem, NamesTheRule) {
 INSTANTIATE_TEST_SUITE_P(
     Rules, RefusedKvProblem,
     ::testing::Values(
-        BadCase{"tensor key of type F32: it must be BF16", [](Case& c) { c.tensors[0].type = "F32"; }},
+        BadCase{"tensor key of type F32: it must be BF16", [](RowCase& c) { c.tensors[0].type = "F32"; }},
         BadCase{"tensor key of type F16: it must be BF16; or ask for input=fp16",
-                [](Case& c) { c.tensors[0].type = "F16"; }},
+                [](RowCase& c) { c.tensors[0].type = "F16"; }},
         BadCase{"tensor value [2, 3, 64]: it must have the dimensions [batch, tokens, kv_heads, value_dim]",
-                [](Case& c) {
+                [](RowCase& c) {
                   c.tensors[1].shape = {2, 3, 64};
                 }},
-        BadCase{"tensor key [384]: it must have the dimensions", [](Case& c) { c.tensors[0].shape = {384}; }},
-        BadCase{"accepted beside the other tensors: [2, 3, 2, 64]", [](Case& c) { c.tensors[1].shape[1] = 2; }},
+        BadCase{"tensor key [384]: it must have the dimensions", [](RowCase& c) { c.tensors[0].shape = {384}; }},
+        BadCase{"accepted beside the other tensors: [2, 3, 2, 64]", [](RowCase& c) { c.tensors[1].shape[1] = 2; }},
         BadCase{"tensor key_cache [2, 4, 1, 64]: it must have the dimensions",
-                [](Case& c) { c.tensors[2].shape[2] = 1; }},
+                [](RowCase& c) { c.tensors[2].shape[2] = 1; }},
         BadCase{"key_cache alone: a launch writes both caches",
-                [](Case& c) { c.tensors.erase(c.tensors.begin() + 3); }},
+                [](RowCase& c) { c.tensors.erase(c.tensors.begin() + 3); }},
         BadCase{"tensors without value: kv_append needs key and value",
-                [](Case& c) { c.tensors.erase(c.tensors.begin() + 1); }},
-        BadCase{"tensor query: kv_append has no such input", [](Case& c) { c.tensors[4].name = "query"; }},
-        BadCase{"tensor lengths of type I64: it must be I32", [](Case& c) { c.tensors[4].type = "I64"; }},
+                [](RowCase& c) { c.tensors.erase(c.tensors.begin() + 1); }},
+        BadCase{"tensor query: kv_append has no such input", [](RowCase& c) { c.tensors[4].name = "query"; }},
+        BadCase{"tensor lengths of type I64: it must be I32", [](RowCase& c) { c.tensors[4].type = "I64"; }},
         BadCase{"tensor positions [2]: it must have the dimensions [batch, tokens]",
-                [](Case& c) { c.tensors[4].name = "positions"; }},
+                [](RowCase& c) { c.tensors[4].name = "positions"; }},
         BadCase{"a case without cosines and sines: the descriptor rotates",
-                [](Case& c) { c.text += ",rotary=half_split"; }},
-        BadCase{"number speed: kv_append has no such launch argument", [](Case& c) { c.numbers["speed"] = 1; }},
+                [](RowCase& c) { c.text += ",rotary=half_split"; }},
+        BadCase{"number speed: kv_append has no such launch argument", [](RowCase& c) { c.numbers["speed"] = 1; }},
         BadCase{"max_length = 0.5: it is not a number that is accepted",
-                [](Case& c) { c.numbers["max_length"] = 0.5; }}));
+                [](RowCase& c) { c.numbers["max_length"] = 0.5; }}));
 
 TEST(KvGatherProblem, GivesTheRowsOfEachSequence) {
-  const Case one;
+  const RowCase one;
   std::vector<std::int32_t> from = {1, 3};
   std::vector<std::int32_t> to = {3, 9};
   std::vector<Tensor> tensors = {one.tensors[2], one.tensors[3]};
@@ -424,7 +424,7 @@ TEST(KvGatherProblem, FindsRowsThroughThePageTable) {
 }
 
 /// The first case with a cache of signed bytes: rows of ones.
-struct ByteCase : Case {
+struct ByteCase : RowCase {
   std::vector<float> scales = std::vector<float>(2 * 4 * 2, 0.25f);
   std::vector<char> bytes = std::vector<char>(2 * 4 * 2 * 64, 3);
 
@@ -474,7 +474,7 @@ TEST(KvAppendProblem, ReadsTheScalesThatRowsShare) {
 
 /// Machines produce NaNs with different bits. The comparison accepts any NaN in 16-bit rows.
 TEST(KvRowsProblem, NanAmong16BitValuesIsAnyNan) {
-  Case one;
+  RowCase one;
   one.rows[3 * 128 + 7] = 0x7fc1;  // sequence 1, token 0
   const auto append = one.problem();
   std::vector<std::uint16_t> cache = one.cache;
@@ -539,7 +539,7 @@ TEST(KvAppendProblem, SaysWhatScalesItCannotTake) {
       "[batch, max_length] F32",
       ",scales=token", {2, 4}, 1);
   refused("tensor key_scale of type F32: it must be F16", ",scales=token,scale_type=fp16", {2, 4}, 2);
-  Case bf16;
+  RowCase bf16;
   std::vector<float> scale = {1};
   bf16.tensors.push_back({"key_scale", "F32", {1}, {}, scale.data()});
   EXPECT_THROW(bf16.problem(), Failure) << "a cache of bf16 has none";

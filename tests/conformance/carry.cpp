@@ -8,17 +8,17 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;
 
-struct Type {
+struct CarryType {
   const char* name;
   int bits;
 };
-constexpr Type kTypes[] = {{"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
+constexpr CarryType kTypes[] = {{"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
 
 Wide limit(int bits) { return Wide{1} << bits; }
 std::uint64_t cut(Wide value, int bits) { return static_cast<std::uint64_t>(value & (limit(bits) - 1)); }
 
 /// The half of the product that .lo or .hi selects.
-std::uint64_t half_product(const Row& row, const Type& type, bool high) {
+std::uint64_t half_product(const Row& row, const CarryType& type, bool high) {
   if (type.name[0] == 'u') {
     const Wide product = Wide{cut(row[0], type.bits)} * cut(row[1], type.bits);
     return cut(high ? product >> type.bits : product, type.bits);
@@ -42,7 +42,7 @@ struct Link {
 };
 
 /// The flag is set and read by an instruction of the same kind, because the ISA does not mix carries and borrows.
-void add_link(Cases& cases, const Link& link, const Type& type) {
+void add_link(Cases& cases, const Link& link, const CarryType& type) {
   const char* const set = link.subtracts ? "sub.cc.u32 %r0, 0, %a3;" : "add.cc.u32 %r0, %a3, 0xffffffff;";
   const char* const get = link.subtracts ? "subc" : "addc";
   const int bytes = type.bits / 8;
@@ -66,7 +66,7 @@ void add_link(Cases& cases, const Link& link, const Type& type) {
       }());
 }
 
-void links(Cases& cases, const Type& type) {
+void links(Cases& cases, const CarryType& type) {
   const auto operand = [bits = type.bits](std::size_t index) {
     return [=](const Row& row) { return cut(row[index], bits); };
   };
@@ -121,7 +121,7 @@ void chains(Cases& cases) {
 }  // namespace
 
 void add_carry(Cases& cases) {
-  for (const Type& type : kTypes) links(cases, type);
+  for (const CarryType& type : kTypes) links(cases, type);
   chains(cases);
 }
 

@@ -10,21 +10,21 @@ namespace {
 constexpr const char* kNames[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
                                   "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
-struct Type {
+struct CompareType {
   const char* name;
   std::uint64_t infinity;
   bool flushes;
 };
 
 /// Converts sign and magnitude to an integer with the order of the represented numbers.
-std::int64_t ordered(const Type& type, std::uint64_t half) {
+std::int64_t ordered(const CompareType& type, std::uint64_t half) {
   const std::uint64_t magnitude = half & 0x7fff;
   if (type.flushes && magnitude < 0x400) return 0;  // subnormal
   return (half & 0x8000) != 0 ? -static_cast<std::int64_t>(magnitude) : static_cast<std::int64_t>(magnitude);
 }
 
 /// An ordered comparison is false for NaN. A comparison whose name ends in u is true for NaN.
-bool holds(const Type& type, std::string_view name, std::uint64_t a, std::uint64_t b) {
+bool holds(const CompareType& type, std::string_view name, std::uint64_t a, std::uint64_t b) {
   const bool unordered = (a & 0x7fff) > type.infinity || (b & 0x7fff) > type.infinity;
   if (name == "num") return !unordered;
   if (name == "nan") return unordered;
@@ -41,14 +41,14 @@ bool holds(const Type& type, std::string_view name, std::uint64_t a, std::uint64
 }
 
 /// Bit i is the result of comparison i, for the low or for the high halves.
-std::uint64_t all_of_halves(const Type& type, const Row& row, int shift) {
+std::uint64_t all_of_halves(const CompareType& type, const Row& row, int shift) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < std::size(kNames); ++i)
     bits |= std::uint64_t{holds(type, kNames[i], row[0] >> shift & 0xffff, row[1] >> shift & 0xffff)} << i;
   return bits;
 }
 
-Rows rows_of(const Type& type, bool pair) {
+Rows rows_of(const CompareType& type, bool pair) {
   Rows rows = with_random_floats(combinations(float_corners(type.name), 2), type.name, 256, 1, 131);
   if (!pair) return rows;
   const Rows lows = rows;
@@ -59,7 +59,7 @@ Rows rows_of(const Type& type, bool pair) {
   return rows;
 }
 
-void comparisons(Cases& cases, const Type& type, const char* flush) {
+void comparisons(Cases& cases, const CompareType& type, const char* flush) {
   std::string single = "mov.u32 %z0, 0;\n";
   std::string pair = "mov.u32 %z0, 0; mov.u32 %z1, 0;\n";
   for (std::size_t i = 0; i < std::size(kNames); ++i) {
@@ -91,7 +91,7 @@ void comparisons(Cases& cases, const Type& type, const char* flush) {
 }
 
 /// With a third predicate, plain and negated.
-void combined(Cases& cases, const Type& type, const char* operation) {
+void combined(Cases& cases, const CompareType& type, const char* operation) {
   const std::string opcode = fmt::format("setp.ltu.{}.{}x2", operation, type.name);
   add(cases,
       {.name = opcode,
@@ -121,7 +121,7 @@ void combined(Cases& cases, const Type& type, const char* operation) {
 }  // namespace
 
 void add_compare(Cases& cases) {
-  for (const Type& type : {Type{"f16", 0x7c00, false}, Type{"bf16", 0x7f80, false}}) {
+  for (const CompareType& type : {CompareType{"f16", 0x7c00, false}, CompareType{"bf16", 0x7f80, false}}) {
     comparisons(cases, type, "");
     for (const char* operation : {"and", "or", "xor"}) combined(cases, type, operation);
   }

@@ -6,12 +6,12 @@
 namespace cubit::conformance {
 namespace {
 
-struct Type {
+struct HalfType {
   const char* name;
   const char* format;
   int bytes;
 };
-constexpr Type kTypes[] = {{"f16", "f16", 2}, {"f16x2", "f16", 4}, {"bf16", "bf16", 2}, {"bf16x2", "bf16", 4}};
+constexpr HalfType kTypes[] = {{"f16", "f16", 2}, {"f16x2", "f16", 4}, {"bf16", "bf16", 2}, {"bf16x2", "bf16", 4}};
 
 /// Pairs with different values in the two halves.
 Rows paired(const Rows& rows) {
@@ -26,7 +26,7 @@ Rows paired(const Rows& rows) {
   return pairs;
 }
 
-void plain(Cases& cases, const std::string& opcode, const Type& type, int operands, Rule::Kind kind) {
+void plain(Cases& cases, const std::string& opcode, const HalfType& type, int operands, Rule::Kind kind) {
   std::string body = opcode + " %z0";
   for (int i = 0; i < operands; ++i) body += fmt::format(", %a{}", i);
   Rows rows = operands == 1 ? exhaustive16() : combinations(float_corners(type.format), operands, 8000);
@@ -40,7 +40,7 @@ void plain(Cases& cases, const std::string& opcode, const Type& type, int operan
       type.bytes == 4 ? paired(rows) : rows);
 }
 
-void arithmetic(Cases& cases, const Type& type) {
+void arithmetic(Cases& cases, const HalfType& type) {
   const bool brain = type.format[0] == 'b';
   for (const char* flush : {"", ".ftz"}) {
     if (brain && flush[0] != 0) continue;
@@ -60,7 +60,7 @@ void arithmetic(Cases& cases, const Type& type) {
   }
 }
 
-void others(Cases& cases, const Type& type) {
+void others(Cases& cases, const HalfType& type) {
   const bool brain = type.format[0] == 'b';
   for (const char* flush : {"", ".ftz"}) {
     if (brain && flush[0] != 0) continue;
@@ -78,7 +78,7 @@ void others(Cases& cases, const Type& type) {
 }  // namespace
 
 void add_half(Cases& cases) {
-  for (const Type& type : kTypes) {
+  for (const HalfType& type : kTypes) {
     arithmetic(cases, type);
     others(cases, type);
   }

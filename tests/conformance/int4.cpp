@@ -104,7 +104,7 @@ std::string body_of(const std::string& opcode, const Product& product) {
   return body;
 }
 
-void add_product(Cases& cases, const Product& product) {
+void add_int4_product(Cases& cases, const Product& product) {
   Case made;
   made.name = fmt::format("mma.sync.aligned.m{}n8k{}.row.col{}.s32.{}.{}.s32", product.m, product.k,
                           product.saturates ? ".satfinite" : "", product.a, product.b);
@@ -124,7 +124,7 @@ void add_int4(Cases& cases) {
   for (const auto& [m, k] : {std::pair{8, 32}, {16, 32}, {16, 64}}) {
     for (const char* a : {"s4", "u4"}) {
       for (const char* b : {"s4", "u4"}) {
-        for (const bool saturates : {false, true}) add_product(cases, {m, k, a, b, saturates});
+        for (const bool saturates : {false, true}) add_int4_product(cases, {m, k, a, b, saturates});
       }
     }
   }

@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::size_t kRandom = 512;
 
-struct Type {
+struct IntegerType {
   const char* name;
   int bits;
 };
-constexpr Type kTypes[] = {{"u16", 16}, {"s16", 16}, {"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
+constexpr IntegerType kTypes[] = {{"u16", 16}, {"s16", 16}, {"u32", 32}, {"s32", 32}, {"u64", 64}, {"s64", 64}};
 
 /// A case of `opcode` with `operands` registers of `bytes` bytes each; the result has `result` bytes.
 void plain(Cases& cases, const std::string& opcode, int operands, int bytes, int result = 0) {
@@ -27,7 +27,7 @@ void plain(Cases& cases, const std::string& opcode, int operands, int bytes, int
       rows);
 }
 
-void products(Cases& cases, const Type& type) {
+void products(Cases& cases, const IntegerType& type) {
   for (const char* part : {"lo", "hi", "wide"}) {
     const bool wide = part[0] == 'w';
     if (wide && type.bits == 64) continue;
@@ -46,7 +46,7 @@ void products(Cases& cases, const Type& type) {
 }
 
 /// Divisors are never zero, because the ISA leaves that result open. Another case tests zero.
-void quotients(Cases& cases, const Type& type) {
+void quotients(Cases& cases, const IntegerType& type) {
   for (const char* root : {"div", "rem"}) {
     const std::string opcode = fmt::format("{}.{}", root, type.name);
     Rows rows = with_random(combinations(integer_corners(type.bits), 2), kRandom, 13);
@@ -80,7 +80,7 @@ void dot_products(Cases& cases) {
 }  // namespace
 
 void add_integer(Cases& cases) {
-  for (const Type& type : kTypes) {
+  for (const IntegerType& type : kTypes) {
     const int bytes = type.bits / 8;
     for (const char* root : {"add", "sub", "min", "max"}) plain(cases, fmt::format("{}.{}", root, type.name), 2, bytes);
     plain(cases, fmt::format("sad.{}", type.name), 3, bytes);

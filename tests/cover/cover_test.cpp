@@ -34,7 +34,7 @@
 namespace cubit::tests {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kArchitectures[] = {"sm_80", "sm_90a", "sm_120", "sm_75", "sm_100a"};
 constexpr std::size_t kSpread = 12;  ///< of the architectures whose families are covered: each takes one in so many
@@ -217,7 +217,7 @@ struct Item {
   std::size_t index;
   std::string descriptor;
   std::string architecture;
-  Json plan;
+  OrderedJson plan;
 
   /// Of gqa_decode: whether blocks take even shares of all sequences.
   bool deals_shares() const { return decided("split_kv").starts_with("a balanced share"); }
@@ -227,7 +227,7 @@ struct Item {
  private:
   /// Empty where the plan has no such decision.
   std::string decided(std::string_view name) const {
-    for (const Json& decision : plan.at("decisions"))
+    for (const OrderedJson& decision : plan.at("decisions"))
       if (decision.at("name") == name) return decision.at("value");
     return "";
   }
@@ -242,9 +242,9 @@ const Cover& cover() {
 }
 
 /// None where the descriptor names a family that the architecture cannot run.
-std::optional<Json> plan_of(const std::string& descriptor, const std::string& architecture) {
+std::optional<OrderedJson> plan_of(const std::string& descriptor, const std::string& architecture) {
   try {
-    return Json::parse(explain(descriptor, architecture));
+    return OrderedJson::parse(explain(descriptor, architecture));
   } catch (const Error& error) {
     if (error.code() != CUBIT_UNSUPPORTED) throw;
     return std::nullopt;
@@ -258,7 +258,7 @@ std::vector<Item> items_of(std::size_t index) {
   std::set<std::string> families;
   const std::size_t spread = has(descriptor, "family=") ? kSpreadOfNamed : kSpread;
   for (std::size_t i = 0; i < std::size(kArchitectures); ++i) {
-    std::optional<Json> plan = plan_of(descriptor, kArchitectures[i]);
+    std::optional<OrderedJson> plan = plan_of(descriptor, kArchitectures[i]);
     if (!plan) continue;
     if (families.insert(plan->at("family")).second || index % spread == i)
       items.push_back({index, descriptor, kArchitectures[i], std::move(*plan)});
@@ -338,7 +338,7 @@ bool run_case(const Device& device, const Kernel& kernel, const Item& item, cons
 }
 
 void expect_proofs_hold(const Item& item, const Device& device) {
-  for (const Json& row : tools::compare_with_plan(item.plan, Json::parse(device.counters()))) {
+  for (const OrderedJson& row : tools::compare_with_plan(item.plan, OrderedJson::parse(device.counters()))) {
     EXPECT_GT(row.at("counted_requests"), 0) << row.at("access") << " was never executed";
     EXPECT_TRUE(row.at("agrees")) << row.dump();
   }
@@ -372,9 +372,9 @@ TEST_P(CoverShard, ComputesTheReferenceByTheRulesAndAsProved) {
 INSTANTIATE_TEST_SUITE_P(Kernels, CoverShard, ::testing::Range(0, kShards));
 
 /// The values of the operator's field `family` but for its default; empty if the operator has no such field.
-std::vector<std::string> family_names(const Json& listed) {
+std::vector<std::string> family_names(const OrderedJson& listed) {
   std::vector<std::string> names;
-  for (const Json& field : listed.at("fields")) {
+  for (const OrderedJson& field : listed.at("fields")) {
     if (field.at("name") != "family") continue;
     std::istringstream values(field.at("accepts").get<std::string>());
     for (std::string value; std::getline(values >> std::ws, value, ',');)
@@ -386,7 +386,7 @@ std::vector<std::string> family_names(const Json& listed) {
 /// The kernels that the descriptor names: none if it is refused, by its operator or for the architecture.
 std::vector<std::string> members_if_legal(const std::string& descriptor, const std::string& architecture) {
   try {
-    return Json::parse(members(descriptor, architecture));
+    return OrderedJson::parse(members(descriptor, architecture));
   } catch (const Error& error) {
     if (error.code() != CUBIT_INVALID_ARGUMENT && error.code() != CUBIT_UNSUPPORTED) throw;
     return {};
@@ -408,7 +408,7 @@ std::vector<Item> one_item_of_every_family() {
     bool is_legal = false;
     for (const char* const architecture : kArchitectures) {
       for (const std::string& kernel : members_if_legal(descriptor, architecture)) {
-        std::optional<Json> plan = plan_of(kernel, architecture);
+        std::optional<OrderedJson> plan = plan_of(kernel, architecture);
         if (!plan) continue;
         is_legal = true;
         if (families.emplace(operator_of(kernel), plan->at("family")).second)
@@ -417,7 +417,7 @@ std::vector<Item> one_item_of_every_family() {
     }
     return is_legal;
   };
-  for (const Json& listed : Json::parse(operators())) {
+  for (const OrderedJson& listed : OrderedJson::parse(operators())) {
     const std::string name = listed.at("name");
     EXPECT_TRUE(add(name)) << name << " has no kernel for any of kArchitectures";
     for (const std::string& family : family_names(listed)) {
@@ -432,10 +432,10 @@ std::vector<Item> one_item_of_every_family() {
 
 /// No architecture that cubit knows has a family that is left out of `families`.
 void expect_families_of_every_architecture(const std::set<std::string>& families) {
-  for (const Json& row : Json::parse(architectures())) {
-    for (const Json& listed : Json::parse(operators())) {
+  for (const OrderedJson& row : OrderedJson::parse(architectures())) {
+    for (const OrderedJson& listed : OrderedJson::parse(operators())) {
       for (const std::string& kernel : members_if_legal(listed.at("name"), row.at("name"))) {
-        const std::optional<Json> plan = plan_of(kernel, row.at("name"));
+        const std::optional<OrderedJson> plan = plan_of(kernel, row.at("name"));
         if (!plan) continue;
         EXPECT_TRUE(families.contains(plan->at("family"))) << plan->at("family") << " for " << row.at("name");
       }

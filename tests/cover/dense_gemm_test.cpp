@@ -27,7 +27,7 @@ struct DenseCase {
 
 void PrintTo(const DenseCase& one, std::ostream* out) { *out << one.fields << " m=" << one.m; }
 
-void launch(const Device& device, const Kernel& kernel, const void* arguments) {
+void launch_dense(const Device& device, const Kernel& kernel, const void* arguments) {
   const GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
   kernel.launch(arguments, {.device = &device,
                             .workspace = workspace.bytes() == 0 ? nullptr : workspace.data(),
@@ -46,7 +46,7 @@ TEST_P(DenseGemm, ComputesTheReference) {
       kDense + fields,
       {{"m", m}, {"n", n}, {"k", k}, {"decomposition", decomposition}, {"splits", decomposition == 2 ? 2 : 0}}, 3);
   DeviceCase on_device(device, problem);
-  launch(device, engine().get(kDense + fields, kDevice), on_device.arguments());
+  launch_dense(device, engine().get(kDense + fields, kDevice), on_device.arguments());
   on_device.expect_guards_intact();
   const auto result = on_device.compare(problem);
   EXPECT_LE(result.error, result.tolerance) << result.worst;
@@ -89,7 +89,7 @@ TEST(DenseGemmRows, MayLieApart) {
     auto arguments = *static_cast<const cubit_w4a16_gemm_arguments*>(on_device.arguments());
     arguments.weight = weights.data();
     arguments.weight_stride = kApart;
-    launch(device, engine().get(kDense + std::string(fields), kDevice), &arguments);
+    launch_dense(device, engine().get(kDense + std::string(fields), kDevice), &arguments);
     on_device.expect_guards_intact();
     const auto result = on_device.compare(problem);
     EXPECT_LE(result.error, result.tolerance) << result.worst;

@@ -13,11 +13,11 @@ namespace {
 
 using testing::HasSubstr;
 
-Bundle opened(std::string_view bytes) { return Bundle::of_memory("test", test::as_bytes(bytes)); }
+Bundle opened_signed(std::string_view bytes) { return Bundle::of_memory("test", test::as_bytes(bytes)); }
 
 std::string refusal(std::string_view bytes) {
   try {
-    opened(bytes).verify();
+    opened_signed(bytes).verify();
     return {};
   } catch (const Failure& failure) {
     return failure.what();
@@ -28,9 +28,9 @@ TEST(BundleSignature, ASignedBundleNamesItsSigner) {
   const KeyPair keys = make_keys();
   const std::string plain = test::sample_bundle(40);
   const std::string bytes = test::signed_by(plain, keys);
-  EXPECT_EQ(opened(bytes).signer(), keys.signer);
-  EXPECT_EQ(opened(bytes).root(), opened(plain).root());
-  EXPECT_EQ(opened(plain).signer(), std::nullopt);
+  EXPECT_EQ(opened_signed(bytes).signer(), keys.signer);
+  EXPECT_EQ(opened_signed(bytes).root(), opened_signed(plain).root());
+  EXPECT_EQ(opened_signed(plain).signer(), std::nullopt);
   EXPECT_EQ(bytes.substr(kBundleHeaderBytes), plain.substr(kBundleHeaderBytes));
   EXPECT_EQ(bytes.substr(0, kBundleSignatureOffset), plain.substr(0, kBundleSignatureOffset));
   EXPECT_EQ(refusal(bytes), "");
@@ -41,7 +41,7 @@ TEST(BundleSignature, EveryFlippedBitOfTheHeaderIsRefused) {
   for (std::size_t bit = 0; bit < 8 * kBundleHeaderBytes; ++bit) {
     const auto flip = [&] { bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8))); };
     flip();
-    EXPECT_THROW(opened(bytes), Failure) << "bit " << bit;
+    EXPECT_THROW(opened_signed(bytes), Failure) << "bit " << bit;
     flip();
   }
 }

@@ -21,7 +21,7 @@ float smaller(float a, float b) {
   return a < b ? a : b;
 }
 
-struct Instruction {
+struct FloatInstruction {
   const char* text;
   std::function<float(float, float, float)> expected;
   int operands = 2;
@@ -35,7 +35,7 @@ float flushed_product(float a, float b) {
 }
 
 TEST(FloatInstructions, AreRoundedOnceAndGiveTheCanonicalNan) {
-  const std::vector<Instruction> all = {
+  const std::vector<FloatInstruction> all = {
       {"add.f32 %r3, %r0, %r1;", [](float a, float b, float) { return a + b; }},
       {"add.ftz.f32 %r3, %r0, %r1;", [](float a, float b, float) { return flushed(flushed(a) + flushed(b)); }},
       {"sub.f32 %r3, %r0, %r1;", [](float a, float b, float) { return a - b; }},
@@ -52,7 +52,7 @@ TEST(FloatInstructions, AreRoundedOnceAndGiveTheCanonicalNan) {
       {"add.sat.f32 %r3, %r0, %r1;",
        [](float a, float b, float) { return std::isnan(a + b) ? 0.f : std::clamp(a + b, 0.f, 1.f) + 0.f; }},
   };
-  for (const Instruction& instruction : all) {
+  for (const FloatInstruction& instruction : all) {
     SCOPED_TRACE(instruction.text);
     const auto rows = rows_of(float_corners(), instruction.operands);
     const auto results = results_of(instruction.text, rows);

@@ -12,7 +12,7 @@ using Word = std::uint32_t;
 using Signed = std::int32_t;
 using Expectation = std::function<Word(Word, Word, Word)>;
 
-struct Instruction {
+struct IntegerInstruction {
   const char* text;
   Expectation expected;
   int operands = 2;
@@ -37,7 +37,7 @@ Word extracted(Word a, Word position, Word length, bool is_signed) {
   return result;
 }
 
-std::vector<Instruction> arithmetic_instructions() {
+std::vector<IntegerInstruction> arithmetic_instructions() {
   return {
       {"add.s32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a + b; }},
       {"add.sat.s32 %r3, %r0, %r1;",
@@ -68,7 +68,7 @@ std::vector<Instruction> arithmetic_instructions() {
   };
 }
 
-std::vector<Instruction> bit_instructions() {
+std::vector<IntegerInstruction> bit_instructions() {
   return {
       {"and.b32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a & b; }},
       {"or.b32 %r3, %r0, %r1;", [](Word a, Word b, Word) { return a | b; }},
@@ -107,15 +107,15 @@ std::vector<Instruction> bit_instructions() {
   };
 }
 
-std::vector<Instruction> instructions() {
-  std::vector<Instruction> all = arithmetic_instructions();
-  const std::vector<Instruction> bits = bit_instructions();
+std::vector<IntegerInstruction> instructions() {
+  std::vector<IntegerInstruction> all = arithmetic_instructions();
+  const std::vector<IntegerInstruction> bits = bit_instructions();
   all.insert(all.end(), bits.begin(), bits.end());
   return all;
 }
 
 TEST(IntegerInstructions, AgreeWithCppOnCornerValues) {
-  for (const Instruction& instruction : instructions()) {
+  for (const IntegerInstruction& instruction : instructions()) {
     SCOPED_TRACE(instruction.text);
     const auto rows = rows_of(integer_corners(), instruction.operands);
     const std::string body = "setp.ne.u32 %p0, %r0, %r0;\n";

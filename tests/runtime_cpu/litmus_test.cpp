@@ -148,7 +148,7 @@ TEST(LitmusCopy, IsThereAfterAWaitAndABarrier) {
 
 // ---- the async proxy ----
 
-const std::string kExpect = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
+const std::string kExpectBytes = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
 const std::string kBring =
     "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0], 128, [%r8];\n";
 const std::string kSend =
@@ -157,17 +157,17 @@ const std::string kSend =
 const std::string kFill = "shl.b32 %r2, %t, 2; add.u32 %r3, %r1, %r2; st.shared.u32 [%r3], %t;\n";
 
 TEST(LitmusProxy, BulkCopiesReadGlobalMemoryBehindAFence) {
-  expect_needed(kInit + "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async.global;>>\n" + kExpect + kBring +
+  expect_needed(kInit + "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async.global;>>\n" + kExpectBytes + kBring +
                     wait() + "ld.shared.u32 %r4, [tile];",
                 "global memory 0x");
   expect_needed(kInit +
                     "@%p0 st.global.u32 [place], 1; <<@%p0 fence.proxy.async;>>@%p0 fence.proxy.async.shared::cta;\n" +
-                    kExpect + kBring + wait() + "ld.shared.u32 %r4, [tile];",
+                    kExpectBytes + kBring + wait() + "ld.shared.u32 %r4, [tile];",
                 "is used by a bulk copy without a fence.proxy.async after the write by warp 0");
 }
 
 TEST(LitmusProxy, WhatABulkCopyReadsIsNotWritten) {
-  expect_needed(kInit + kExpect + kBring + "<<" + wait() + ">>@%p0 st.global.u32 [place+64], 1;\n" + wait("$again"),
+  expect_needed(kInit + kExpectBytes + kBring + "<<" + wait() + ">>@%p0 st.global.u32 [place+64], 1;\n" + wait("$again"),
                 "is written while a bulk copy from it is under way");
 }
 
