@@ -21,12 +21,15 @@ def data_sets() -> dict[str, np.ndarray]:
     outliers = random.normal(0, 1, (500, 64))
     outliers[:, 5] *= 60
     skewed = np.maximum(random.normal(-0.5, 1, (400, 48)), -0.17)
+    kept = random.random((640, 64)) < 0.1
     sets = {
         "normal": random.normal(0.1, 1.5, (640, 64)),
         "laplace": random.laplace(0, 1, (640, 64)),
         "uniform": random.uniform(-3, 3, (640, 64)),
         "outliers": outliers,
         "skewed": skewed,
+        "relu": np.maximum(random.normal(-1.2816, 1, (640, 64)), 0),  # nine of ten values are zero
+        "sparse": np.where(kept, random.normal(0, 1, kept.shape), 0),
         "positive": np.abs(random.normal(2, 0.5, (300, 16))),
         "constant": np.full((30, 8), 3.7),
         "zeros": np.zeros((3, 4)),
@@ -101,6 +104,20 @@ class Reference(unittest.TestCase):
         for name, expected in (("low", low), ("high", high), ("scale", scale)):
             self.assertLessEqual(abs(found[name] - expected), 1e-6 * abs(expected), name)
         self.assertEqual(found["zero_point"], zero_point)
+
+    def test_a_spike_of_zeros_does_not_narrow_the_range_of_entropy(self):
+        """The range is that of the values which are not zero. A range of the spike alone has an error above 0.3."""
+        for name in ("relu", "sparse"):
+            values = data_sets()[name]
+            self.assertGreater(np.mean(values == 0), 0.89)
+            dense = values[values != 0][:, None]
+            for form in FORMATS:
+                with self.subTest(data=name, format=form):
+                    found, alone = (self.run_on(one)["ranges"][form] for one in (values, dense))
+                    self.assertLess(found["entropy"]["error"], 0.001)
+                    self.assertLess(found["entropy"]["clipped"], 0.001)
+                    for end in ("low", "high"):
+                        self.assertLess(abs(found["entropy"][end] - alone["entropy"][end]), 0.01 * values.max())
 
     def test_percentiles_of_raw_values(self):
         """A percentile of the histogram lies within one bin of the value with that rank."""
