@@ -1,6 +1,7 @@
 """Compares the statistics and ranges of libcubit_calibrate with NumPy: reference_test.py CALIBRATE_NUMBERS."""
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -131,6 +132,22 @@ class Reference(unittest.TestCase):
                 low, high = -rank(-values, (1 + kept) / 2), rank(values, (1 + kept) / 2)
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["low"] - min(low, 0)), width)
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["high"] - max(high, 0)), width)
+
+    def test_thresholds_of_raw_values(self):
+        """A threshold of mse is within one bin of the best one for raw values, or loses as little to a thousandth."""
+        for name in ("normal", "laplace", "uniform", "outliers", "relu", "constant", "tiny"):
+            values = data_sets()[name]
+            largest = float(np.abs(values).max())
+            width = 2.0 ** reference.exponent_of(largest) / reference.BINS
+            ranges = self.run_on(values)["ranges"]
+            for form in ("int8", "e4m3"):
+                with self.subTest(data=name, format=form):
+                    found = ranges[form]["mse"]["high"]
+                    near = [at * width for at in range(round(found / width) - 24, math.ceil(largest / width))] + [largest]
+                    losses = {high: raw_error(values.astype(np.float64), form, high) for high in near[:48]}
+                    best = min(losses, key=losses.get)
+                    if abs(found - best) > width:
+                        self.assertLessEqual(raw_error(values.astype(np.float64), form, found), 1.001 * losses[best])
 
     def test_losses_of_raw_values(self):
         """The estimated error is that of the raw values, and no other range of the search does better on these."""
