@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <vector>
 
 namespace cubit::calibrate {
 namespace {
@@ -39,6 +40,12 @@ Integrals Density::below(double position) const {
   const double edge = std::floor(position);
   const std::size_t at = index(static_cast<int>(edge));
   return sum(below_[at], within(counts_[at], edge, position));
+}
+
+Density without_spike_at_zero(const Histogram& histogram) {
+  std::vector<std::uint64_t> positive(histogram.positive.begin(), histogram.positive.end());
+  positive[0] = std::min(positive[0], std::max(positive[1], histogram.negative[0]));
+  return Density({histogram.exponent, positive, histogram.negative});
 }
 
 }  // namespace cubit::calibrate

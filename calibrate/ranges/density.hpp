@@ -45,4 +45,9 @@ class Density {
   int end_bin_ = 0;
 };
 
+/// The distribution with the first positive bin, which counts zeros, cut to the larger count of its neighbours. A range
+/// stores zeros exactly, so a spike of zeros, as behind a ReLU, says nothing about ranges. Without the cut,
+/// Method::entropy would narrow the range until the spike had a level alone.
+Density without_spike_at_zero(const Histogram& histogram);
+
 }  // namespace cubit::calibrate

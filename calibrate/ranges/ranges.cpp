@@ -85,7 +85,8 @@ std::pair<double, double> percentile_range(const Density& density, Format format
   return {position_of_count(density, wanted, -1), position_of_count(density, wanted, 1)};
 }
 
-std::pair<double, double> chosen_bins(const Density& density, const RangeChoice& choice) {
+std::pair<double, double> chosen_bins(const Histogram& histogram, const RangeChoice& choice) {
+  const Density density = choice.method == Method::entropy ? without_spike_at_zero(histogram) : Density(histogram);
   if (choice.method == Method::percentile) return percentile_range(density, choice.format, choice.percentile);
   const BinRange range = search_range(density, choice.method, choice.format);
   return {range.low, range.high};
@@ -131,7 +132,7 @@ Range chosen_range(const Statistics& statistics, const RangeChoice& choice) {
   double low = statistics.minimum();
   double high = statistics.maximum();
   if (choice.method != Method::minmax) {
-    const auto [low_bin, high_bin] = chosen_bins(density, choice);
+    const auto [low_bin, high_bin] = chosen_bins(statistics.histogram(), choice);
     const double magnitude = std::max(-low, high);  // of the values; the edge of the last bin lies beyond it
     low = std::max(low_bin * width, is_symmetric(choice.format) ? -magnitude : low);
     high = std::min(high_bin * width, is_symmetric(choice.format) ? magnitude : high);

@@ -95,8 +95,17 @@ def candidates(widest: int, found: int) -> set[int]:
     return {*range(0, widest + 1, 64), *near, widest}
 
 
+def without_spike_at_zero(counts: np.ndarray) -> np.ndarray:
+    """Every range stores zeros exactly, so entropy counts the bin of zeros at most as its larger neighbour."""
+    cut = counts.copy()
+    cut[BINS] = min(counts[BINS], max(counts[BINS - 1], counts[BINS + 1]))
+    return cut
+
+
 def searched(counts: np.ndarray, method: str, form: str, found: tuple[int, int]) -> tuple[int, int]:
     """The best symmetric range. Of an asymmetric range, each end is the best one given the other end that was found."""
+    if method == "entropy":
+        counts = without_spike_at_zero(counts)
     used = np.flatnonzero(counts) - BINS
     lowest, highest = min(int(used[0]), 0), max(int(used[-1]) + 1, 0)
 

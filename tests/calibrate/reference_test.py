@@ -1,6 +1,7 @@
 """Compares the statistics and ranges of libcubit_calibrate with NumPy: reference_test.py CALIBRATE_NUMBERS."""
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,15 @@ def data_sets() -> dict[str, np.ndarray]:
     outliers = random.normal(0, 1, (500, 64))
     outliers[:, 5] *= 60
     skewed = np.maximum(random.normal(-0.5, 1, (400, 48)), -0.17)
+    kept = random.random((640, 64)) < 0.1
     sets = {
         "normal": random.normal(0.1, 1.5, (640, 64)),
         "laplace": random.laplace(0, 1, (640, 64)),
         "uniform": random.uniform(-3, 3, (640, 64)),
         "outliers": outliers,
         "skewed": skewed,
+        "relu": np.maximum(random.normal(-1.2816, 1, (640, 64)), 0),  # nine of ten values are zero
+        "sparse": np.where(kept, random.normal(0, 1, kept.shape), 0),
         "positive": np.abs(random.normal(2, 0.5, (300, 16))),
         "constant": np.full((30, 8), 3.7),
         "zeros": np.zeros((3, 4)),
@@ -102,6 +106,20 @@ class Reference(unittest.TestCase):
             self.assertLessEqual(abs(found[name] - expected), 1e-6 * abs(expected), name)
         self.assertEqual(found["zero_point"], zero_point)
 
+    def test_a_spike_of_zeros_does_not_narrow_the_range_of_entropy(self):
+        """The range is that of the values which are not zero. A range of the spike alone has an error above 0.3."""
+        for name in ("relu", "sparse"):
+            values = data_sets()[name]
+            self.assertGreater(np.mean(values == 0), 0.89)
+            dense = values[values != 0][:, None]
+            for form in FORMATS:
+                with self.subTest(data=name, format=form):
+                    found, alone = (self.run_on(one)["ranges"][form] for one in (values, dense))
+                    self.assertLess(found["entropy"]["error"], 0.001)
+                    self.assertLess(found["entropy"]["clipped"], 0.001)
+                    for end in ("low", "high"):
+                        self.assertLess(abs(found["entropy"][end] - alone["entropy"][end]), 0.01 * values.max())
+
     def test_percentiles_of_raw_values(self):
         """A percentile of the histogram lies within one bin of the value with that rank."""
         for name, values in data_sets().items():
@@ -114,6 +132,22 @@ class Reference(unittest.TestCase):
                 low, high = -rank(-values, (1 + kept) / 2), rank(values, (1 + kept) / 2)
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["low"] - min(low, 0)), width)
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["high"] - max(high, 0)), width)
+
+    def test_thresholds_of_raw_values(self):
+        """A threshold of mse is within one bin of the best one for raw values, or loses as little to a thousandth."""
+        for name in ("normal", "laplace", "uniform", "outliers", "relu", "constant", "tiny"):
+            values = data_sets()[name]
+            largest = float(np.abs(values).max())
+            width = 2.0 ** reference.exponent_of(largest) / reference.BINS
+            ranges = self.run_on(values)["ranges"]
+            for form in ("int8", "e4m3"):
+                with self.subTest(data=name, format=form):
+                    found = ranges[form]["mse"]["high"]
+                    near = [at * width for at in range(round(found / width) - 24, math.ceil(largest / width))] + [largest]
+                    losses = {high: raw_error(values.astype(np.float64), form, high) for high in near[:48]}
+                    best = min(losses, key=losses.get)
+                    if abs(found - best) > width:
+                        self.assertLessEqual(raw_error(values.astype(np.float64), form, found), 1.001 * losses[best])
 
     def test_losses_of_raw_values(self):
         """The estimated error is that of the raw values, and no other range of the search does better on these."""

@@ -155,6 +155,9 @@ class Smooth(unittest.TestCase):
         for i in range(2):
             write(self.activations / f"{i}.safetensors", {q_proj: np.ones((1, 8), np.float32)})
         refused("norm model.layers.0.input_layernorm, a layer's weight: does not have 8 input channels")
+        whole = (self.model / "model.safetensors").read_bytes()
+        (self.model / "model.safetensors").write_bytes(whole[:-1])
+        refused("the file is truncated or damaged")
         del self.tensors["model.layers.0.self_attn.k_proj.weight"]
         write(self.model / "model.safetensors", self.tensors)
         refused("feeds the layer model.layers.0.self_attn.k_proj, whose weight the checkpoint does not have")

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cubit/calibrate.hpp>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
 #include "tools/calibrate/report.hpp"
+#include "tools/calibrate/saver.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {
@@ -54,26 +54,6 @@ struct CalibrateOptions {
   std::string pictures;
   int threads = 0;
   bool json = false;
-};
-
-/// Saves statistics, but not more often than every few seconds.
-class Saver {
- public:
-  Saver(const calibrate::Collector& collector, std::string path) : collector_(collector), path_(std::move(path)) {}
-  void file_added() {
-    constexpr std::chrono::seconds kInterval{10};
-    if (!path_.empty() && std::chrono::steady_clock::now() - saved_ > kInterval) save();
-  }
-  void save() {
-    if (path_.empty()) return;
-    collector_.save(path_);
-    saved_ = std::chrono::steady_clock::now();
-  }
-
- private:
-  const calibrate::Collector& collector_;
-  std::string path_;
-  std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
 };
 
 /// Whether two paths name one file that exists.

@@ -57,15 +57,17 @@ QuantisationRequest request_of(const QuantizeOptions& options) {
 
 int quantize_checkpoint(const QuantizeOptions& options, Console& console) {
   CheckpointQuantiser quantiser(options.checkpoint, request_of(options));
+  if (!options.report.empty()) require_writable(options.report);
   WholeFolder folder(options.output, "--output", quantiser.request_text());
   quantiser.write(folder, [&](std::uint64_t read, std::uint64_t all, const std::string& tensor) {
     constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
     console.progress(read / kMebi, all / kMebi + 1, "MiB, " + tensor);
   });
   console.status("");
-  folder.publish();
   const nlohmann::ordered_json json = quantisation_json(quantiser);
-  if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
+  folder.publish([&] {
+    if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
+  });
   options.json ? print_json(json) : fmt::print("{}", quantisation_table(quantiser));
   return kExitGood;
 }

@@ -56,13 +56,6 @@ void set_offsets(std::vector<HeaderEntry>& entries) {
   }
 }
 
-/// One file's identity in a request.
-std::string identity(const std::string& path) {
-  std::error_code error;
-  const auto time = fs::last_write_time(path, error).time_since_epoch().count();
-  return fmt::format("{} {} {}", fs::absolute(path, error).string(), fs::file_size(path, error), time);
-}
-
 QuantisedLayerReport report_of(const nlohmann::ordered_json& json) {
   QuantisedLayerReport report = {json.at("layer"),       {json.at("n"), json.at("k")},
                                  json.at("least_scale"), json.at("largest_scale"),
@@ -147,8 +140,8 @@ std::string CheckpointQuantiser::request_text() const {
                                  {"per_channel", request_.per_channel},
                                  {"ignored", request_.ignored},
                                  {"files", nlohmann::ordered_json::array()}};
-  for (const auto& file : checkpoint_.files()) json["files"].push_back(identity(file->path()));
-  if (!request_.scales.empty()) json["scales"] = identity(request_.scales);
+  for (const auto& file : checkpoint_.files()) json["files"].push_back(identity_of(file->path()));
+  if (!request_.scales.empty()) json["scales"] = identity_of(request_.scales);
   return json.dump();
 }
 

@@ -1,6 +1,7 @@
 #include "tools/new_checkpoint/whole_folder.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -73,10 +74,22 @@ bool WholeFolder::has(const std::string& name) const {
   return fs::is_regular_file(file(name), error);
 }
 
-void WholeFolder::publish() {
+void WholeFolder::publish(const std::function<void()>& write_reports) {
+  try {
+    write_reports();
+  } catch (...) {
+    rename();
+    throw;
+  }
+  rename();
+}
+
+/// Removes the request last: without the request, a later process would begin again.
+void WholeFolder::rename() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(temporary_, error))
-    if (entry.path().extension() == ".note") fs::remove(entry.path(), error);
+    if (entry.path().extension() == ".note" && entry.path().filename() != kRequest) fs::remove(entry.path(), error);
+  fs::remove(file(kRequest), error);
   fs::rename(temporary_, path_, error);
   if (error) throw WorkFailed(path_, "cannot be written: " + error.message());
 }
@@ -85,6 +98,14 @@ std::string folder_of(const CheckpointReader& checkpoint) {
   const fs::path folder = fs::path(checkpoint.path()).parent_path();
   return folder.empty() ? "." : folder.string();
 }
+
+std::string identity_of(const std::string& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error).time_since_epoch().count();
+  return fmt::format("{} {} {}", fs::absolute(path, error).string(), fs::file_size(path, error), time);
+}
+
+void require_writable(const std::string& path) { const OutputFile probe(path); }
 
 std::string whole_text(const std::string& path) {
   constexpr std::uint64_t kLargestText = std::uint64_t{16} << 20;

@@ -1,6 +1,7 @@
 // The folder of a checkpoint that a command writes: it appears with all of its files or not at all.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "tools/checkpoint/reader.hpp"
@@ -23,10 +24,14 @@ class WholeFolder {
   bool has(const std::string& name) const;          ///< whether an earlier process, or this one, completed the file
   /// The name of a note about `name`, which publish removes.
   static std::string note_of(const std::string& name) { return name + ".note"; }
-  void publish();  ///< throws WorkFailed
+  /// Writes reports by `write_reports`, then renames the folder. A process that is killed in between leaves the
+  /// temporary folder, so the same command writes the reports again. If write_reports throws, publish renames the folder
+  /// nevertheless and rethrows. Throws WorkFailed.
+  void publish(const std::function<void()>& write_reports);
 
  private:
   void lock(const std::string& option);
+  void rename();
   void remove_leftovers(bool keeps_files) const;
 
   std::string path_;
@@ -36,6 +41,12 @@ class WholeFolder {
 
 /// The folder that holds the checkpoint's files.
 std::string folder_of(const CheckpointReader& checkpoint);
+
+/// One input file in a request: path, size and time of the last change.
+std::string identity_of(const std::string& path);
+
+/// Reports a file that cannot be written before the work begins. Throws BadInput.
+void require_writable(const std::string& path);
 
 /// The text of a file of at most 16 MiB. Throws BadInput.
 std::string whole_text(const std::string& path);

@@ -1,0 +1,254 @@
+#include "tools/new_checkpoint/smoother.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "files/safetensors/safetensors.hpp"
+#include "files/text/error.hpp"
+#include "tools/calibrate/saver.hpp"
+
+namespace cubit::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using calibrate::Mapping;
+
+constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
+constexpr std::uint64_t kPartBytes = 16 * kMebi;  ///< tensors are copied in parts of this size
+
+/// The model_type of the request, or of the checkpoint's config.json.
+std::string model_type_of(const SmoothingRequest& request, const CheckpointReader& checkpoint) {
+  if (!request.architecture.empty()) return request.architecture;
+  const std::string path = folder_of(checkpoint) + "/config.json";
+  constexpr const char* kWanted = "give --architecture or --mapping";
+  if (!fs::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
+  const auto config = nlohmann::json::parse(whole_text(path), nullptr, false);
+  const auto type = config.is_object() ? config.find("model_type") : config.end();
+  if (!config.is_object() || type == config.end() || !type->is_string())
+    throw BadInput(path, "does not name a model_type", kWanted);
+  return type->get<std::string>();
+}
+
+/// Runs `work`. The message of an Error names the norm.
+template <class Work>
+void for_norm(const std::string& norm, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    throw BadInput(fmt::format("norm {}, {}", norm, error.given()), error.why(), error.remedy());
+  }
+}
+
+/// The inputs of a group's first layer that has some. All layers of a group have the same inputs.
+const calibrate::NamedStatistics* recorded(const calibrate::Collector& collector, const calibrate::SmoothGroup& group) {
+  for (const std::string& layer : group.layers)
+    for (const calibrate::NamedStatistics& one : collector.layers())
+      if (one.layer == layer && one.statistics.tokens() > 0) return &one;
+  return nullptr;
+}
+
+/// A note has the factors before fold_norm replaces the factors. Numbers keep all of their bits.
+std::string text_of_note(const SmoothedGroup& one) {
+  const calibrate::Smoothing& made = one.smoothing;
+  return nlohmann::json{{"alpha", made.alpha ? nlohmann::json(*made.alpha) : nlohmann::json()},
+                        {"error_before", made.error_before},
+                        {"error_half", made.error_half},
+                        {"error", made.error},
+                        {"factors", made.factors},
+                        {"inputs", one.inputs},
+                        {"weights", one.weights}}
+      .dump();
+}
+
+SmoothedGroup parse_note(const std::string& text, const calibrate::SmoothGroup& group) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  const auto number = [&](const char* name) {  // JSON has no NaN and stores null
+    return json.at(name).is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at(name).get<double>();
+  };
+  SmoothedGroup one{group, {}, json.at("inputs"), json.at("weights")};
+  if (!json.at("alpha").is_null()) one.smoothing.alpha = number("alpha");
+  one.smoothing.factors = json.at("factors").get<std::vector<float>>();
+  one.smoothing.error_before = number("error_before");
+  one.smoothing.error_half = number("error_half");
+  one.smoothing.error = number("error");
+  return one;
+}
+
+}  // namespace
+
+Smoother::Smoother(SmoothingRequest request, Console& console)
+    : request_(std::move(request)),
+      console_(console),
+      checkpoint_(request_.checkpoint),
+      mapping_text_(request_.mapping.empty() ? model_type_of(request_, checkpoint_) : whole_text(request_.mapping)),
+      mapping_(request_.mapping.empty() ? Mapping::of_model_type(mapping_text_)
+                                        : Mapping::parse(mapping_text_, request_.mapping)),
+      activations_(calibrate::activation_files(request_.activations)) {
+  std::vector<calibrate::TensorName> names;
+  for (const auto& file : checkpoint_.files()) {
+    for (const HeaderEntry& tensor : file->tensors()) {
+      tensors_.emplace(tensor.name, &tensor);
+      names.push_back({tensor.name, tensor.shape.size()});
+      bytes_ += bytes_of(tensor);
+    }
+  }
+  plan_ = mapping_.plan(names);
+  report_.not_smoothed = plan_.not_smoothed;
+}
+
+std::string Smoother::request_text() const {
+  nlohmann::ordered_json json = {{"alpha", request_.alpha ? nlohmann::json(*request_.alpha) : nlohmann::json("search")},
+                                 {"mapping", mapping_text_},
+                                 {"files", nlohmann::ordered_json::array()},
+                                 {"activations", nlohmann::ordered_json::array()}};
+  for (const auto& file : checkpoint_.files()) json["files"].push_back(identity_of(file->path()));
+  for (const std::string& file : activations_) json["activations"].push_back(identity_of(file));
+  return json.dump();
+}
+
+void Smoother::choose(const WholeFolder& folder) {
+  const calibrate::Collector collector = collected(folder);
+  for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+    const calibrate::SmoothGroup& group = plan_.groups[i];
+    console_.progress(i, plan_.groups.size(), "norms, " + group.norm);
+    const calibrate::NamedStatistics* inputs = recorded(collector, group);
+    if (inputs == nullptr) {
+      for (const std::string& layer : group.layers)
+        report_.not_smoothed.push_back({layer, "its activations were not recorded"});
+      continue;
+    }
+    for_norm(group.norm, [&] {
+      const std::string note = WholeFolder::note_of(fmt::format("group{}", i));
+      const bool is_known = folder.has(note);
+      report_.groups.push_back(is_known ? parse_note(whole_text(folder.file(note)), group) : chosen(group, *inputs));
+      if (!is_known) OutputFile(folder.file(note)).commit_text(text_of_note(report_.groups.back()));
+      fold_group(report_.groups.back());
+    });
+  }
+  console_.status("");
+}
+
+/// The ranges of the groups' inputs. Files that an earlier process has added are not read again.
+calibrate::Collector Smoother::collected(const WholeFolder& folder) {
+  std::vector<std::string> layers;
+  for (const calibrate::SmoothGroup& group : plan_.groups)
+    layers.insert(layers.end(), group.layers.begin(), group.layers.end());
+  calibrate::Collector collector({.histogram = false, .moments = false}, 0, layers);
+  if (layers.empty()) return collector;
+  const std::string note = WholeFolder::note_of("inputs");
+  if (folder.has(note)) collector.load(folder.file(note));
+  const std::vector<std::string> known(collector.files().begin(), collector.files().end());
+  std::vector<std::string> files;
+  std::uint64_t total = 0;
+  for (const std::string& file : activations_) {
+    collector.check_file(file);
+    if (std::find(known.begin(), known.end(), fs::path(file).filename().string()) != known.end()) continue;
+    files.push_back(file);
+    total += fs::file_size(file);
+  }
+  Saver saver(collector, folder.file(note));
+  std::uint64_t before = 0;
+  for (const std::string& file : files) {
+    collector.add_file(file, [&](std::uint64_t bytes) {
+      console_.progress((before + bytes) / kMebi, total / kMebi + 1, "MiB, " + file);
+    });
+    before += fs::file_size(file);
+    saver.file_added();
+  }
+  console_.status("");
+  if (!files.empty()) saver.save();
+  return collector;
+}
+
+std::vector<std::byte> Smoother::bytes_of_tensor(const HeaderEntry& tensor) const {
+  std::vector<std::byte> bytes(bytes_of(tensor));
+  checkpoint_.read(tensor, 0, bytes);
+  return bytes;
+}
+
+SmoothedGroup Smoother::chosen(const calibrate::SmoothGroup& group, const calibrate::NamedStatistics& inputs) const {
+  if (inputs.statistics.non_finite() > 0)
+    throw BadInput(fmt::format("layer {}, {} values", inputs.layer, inputs.statistics.non_finite()), "are not finite",
+                   "record activations again without NaNs and infinities");
+  calibrate::SmoothSearch search(inputs.statistics.channel_magnitudes(),
+                                 calibrate::sample_tokens(activations_, inputs.layer));
+  for (const std::string& layer : group.layers) {
+    const HeaderEntry& weight = *tensors_.at(layer + ".weight");
+    search.add_layer({weight.type, weight.shape, bytes_of_tensor(weight)}, mapping_.input_first());
+  }
+  return {group,
+          request_.alpha ? search.with_alpha(*request_.alpha) : search.search(),
+          {search.inputs().begin(), search.inputs().end()},
+          {search.weights().begin(), search.weights().end()}};
+}
+
+/// Folds the norm in memory, and keeps the factors for the layers' weights.
+void Smoother::fold_group(SmoothedGroup& one) {
+  const HeaderEntry& weight = *tensors_.at(one.group.norm + ".weight");
+  std::vector<std::byte>& weight_bytes = norms_[weight.name] = bytes_of_tensor(weight);
+  const auto bias = tensors_.find(one.group.norm + ".bias");
+  std::vector<std::byte> bias_bytes;
+  if (bias != tensors_.end()) bias_bytes = bytes_of_tensor(*bias->second);
+  calibrate::fold_norm({weight.type, weight_bytes},
+                       {bias == tensors_.end() ? weight.type : bias->second->type, bias_bytes},
+                       mapping_.norm_adds_one(), one.smoothing.factors);
+  if (bias != tensors_.end()) norms_[bias->first] = std::move(bias_bytes);
+  const auto shared = std::make_shared<const std::vector<float>>(one.smoothing.factors);
+  for (const std::string& layer : one.group.layers) factors_[layer + ".weight"] = {shared, layer};
+}
+
+void Smoother::write(const WholeFolder& folder) {
+  std::map<std::string, std::string> names;
+  for (const auto& file : checkpoint_.files()) {
+    const std::string name = fs::path(file->path()).filename().string();
+    for (const HeaderEntry& tensor : file->tensors()) names.emplace(tensor.name, name);
+    if (!folder.has(name)) {
+      write_file(*file, folder.file(name));
+      continue;
+    }
+    for (const HeaderEntry& tensor : file->tensors()) written_ += bytes_of(tensor);
+  }
+  console_.status("");
+  copy_texts(folder_of(checkpoint_), folder);
+  if (checkpoint_.has_index())
+    OutputFile(folder.file(fs::path(checkpoint_.path()).filename().string()))
+        .commit_text(checkpoint_.index_of(names, bytes_));
+}
+
+void Smoother::write_file(const SafetensorsReader& file, const std::string& path) {
+  OutputFile output(path);
+  const std::string header = format_header(file.tensors(), file.metadata());
+  output.append(std::as_bytes(std::span(header)));
+  for (const HeaderEntry& tensor : file.tensors()) write_tensor(tensor, output);
+  output.finish();
+}
+
+void Smoother::write_tensor(const HeaderEntry& tensor, OutputFile& output) {
+  if (const auto norm = norms_.find(tensor.name); norm != norms_.end()) return output.append(norm->second);
+  const auto factors = factors_.find(tensor.name);
+  const std::uint64_t all = bytes_of(tensor);
+  std::uint64_t elements = 1;
+  for (const std::int64_t size : tensor.shape) elements *= static_cast<std::uint64_t>(size);
+  std::vector<std::byte> part;
+  for (std::uint64_t begin = 0; begin < all; begin += part.size()) {
+    part.resize(static_cast<std::size_t>(std::min(kPartBytes, all - begin)));
+    checkpoint_.read(tensor, begin, part);
+    if (factors != factors_.end())
+      for_norm(factors->second.layer, [&] {
+        calibrate::fold_weight({tensor.type, part}, begin / (all / elements),
+                               static_cast<std::uint64_t>(tensor.shape[1]), mapping_.input_first(),
+                               *factors->second.factors);
+      });
+    output.append(part);
+    written_ += part.size();
+    console_.progress(written_ / kMebi, bytes_ / kMebi + 1, "MiB, " + tensor.name);
+  }
+}
+
+}  // namespace cubit::tools
