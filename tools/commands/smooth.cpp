@@ -23,6 +23,7 @@
 #include "files/text/quote.hpp"
 #include "tools/calibrate/smooth_report.hpp"
 #include "tools/checkpoint/reader.hpp"
+#include "tools/checkpoint/smoothing_mapping.hpp"
 #include "tools/new_checkpoint/whole_folder.hpp"
 #include "tools/options/context.hpp"
 
@@ -61,19 +62,6 @@ struct SmoothOptions {
   bool json = false;
 };
 
-Mapping mapping_of(const SmoothOptions& options, const CheckpointReader& checkpoint) {
-  if (!options.mapping.empty()) return Mapping::parse(whole_text(options.mapping), options.mapping);
-  if (!options.architecture.empty()) return Mapping::of_model_type(options.architecture);
-  const std::string path = folder_of(checkpoint) + "/config.json";
-  constexpr const char* kWanted = "give --architecture or --mapping";
-  if (!fs::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
-  const auto config = nlohmann::json::parse(whole_text(path), nullptr, false);
-  const auto type = config.is_object() ? config.find("model_type") : config.end();
-  if (!config.is_object() || type == config.end() || !type->is_string())
-    throw BadInput(path, "does not name a model_type", kWanted);
-  return Mapping::of_model_type(type->get<std::string>());
-}
-
 /// The alpha that the user gave; none if it shall be searched.
 std::optional<double> given_alpha(const std::string& text) {
   if (text == "search") return std::nullopt;
@@ -91,7 +79,7 @@ class Smoother {
         console_(console),
         alpha_(given_alpha(options.alpha)),
         checkpoint_(options.checkpoint),
-        mapping_(mapping_of(options, checkpoint_)) {
+        mapping_(smoothing_mapping(checkpoint_, options.mapping, options.architecture)) {
     std::vector<calibrate::TensorName> names;
     for (const auto& file : checkpoint_.files()) {
       for (const HeaderEntry& tensor : file->tensors()) {
