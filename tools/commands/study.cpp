@@ -25,6 +25,7 @@ constexpr const char* kHelp = R"(Comparisons on this machine: of ways to share w
 constexpr const char* kExamples = R"(
 Examples:
   cubit study accuracy --json accuracy.json --picture accuracy.svg
+  cubit study kv --json kv.json --picture kv.svg
   cubit study split_k --json split_k.json
   cubit study split_k --rows 1,16 --sizes 4096 --splits 4,8
   cubit study split_k --dry-run)";
@@ -183,6 +184,7 @@ void add_study(CLI::App& app, Context& context) {
   study->require_subcommand(1);
   study->footer(kExamples);
   add_study_accuracy(*study, context);
+  add_study_kv(*study, context);
   CLI::App* command = study->add_subcommand("split_k", kSplitKHelp);
   auto options = std::make_shared<StudyOptions>();
   command->add_option("--rows", options->rows, "Numbers of rows M (default: 1,2,4,8,16)");

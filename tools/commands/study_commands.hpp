@@ -6,5 +6,6 @@
 namespace cubit::tools {
 
 void add_study_accuracy(CLI::App& study, Context& context);
+void add_study_kv(CLI::App& study, Context& context);
 
 }  // namespace cubit::tools
