@@ -1,4 +1,4 @@
-// cubit study: repeats comparisons of a publication on this machine's GPU.
+// cubit study: comparisons on this machine. This file has split_k, which repeats a publication's comparison on a GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "tools/bench/benchmark.hpp"
 #include "tools/bench/results.hpp"
 #include "tools/bench/table.hpp"
+#include "tools/commands/study_commands.hpp"
 #include "tools/options/problem_options.hpp"
 #include "tools/study/split_k.hpp"
 
@@ -19,10 +20,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kHelp = R"(Repeats comparisons of a publication on a GPU.)";
+constexpr const char* kHelp = R"(Comparisons on this machine: of ways to share work, and of the accuracy of formats.)";
 
 constexpr const char* kExamples = R"(
 Examples:
+  cubit study accuracy --json accuracy.json --picture accuracy.svg
+  cubit study kv --json kv.json --picture kv.svg
   cubit study split_k --json split_k.json
   cubit study split_k --rows 1,16 --sizes 4096 --splits 4,8
   cubit study split_k --dry-run)";
@@ -180,6 +183,8 @@ void add_study(CLI::App& app, Context& context) {
   CLI::App* study = app.add_subcommand("study", kHelp);
   study->require_subcommand(1);
   study->footer(kExamples);
+  add_study_accuracy(*study, context);
+  add_study_kv(*study, context);
   CLI::App* command = study->add_subcommand("split_k", kSplitKHelp);
   auto options = std::make_shared<StudyOptions>();
   command->add_option("--rows", options->rows, "Numbers of rows M (default: 1,2,4,8,16)");

@@ -1,0 +1,16 @@
+// Which mapping of norms to layers a checkpoint has.
+#pragma once
+
+#include <cubit/smooth.hpp>
+#include <string>
+
+#include "tools/checkpoint/reader.hpp"
+
+namespace cubit::tools {
+
+/// The mapping of the file `mapping`, else of the model_type `architecture`, else of the model_type in the checkpoint's
+/// config.json. Empty texts are not given. Throws BadInput or cubit::Error.
+calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const std::string& mapping,
+                                     const std::string& architecture);
+
+}  // namespace cubit::tools

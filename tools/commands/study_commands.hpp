@@ -1,0 +1,11 @@
+// The subcommands of cubit study that have files of their own.
+#pragma once
+
+#include "tools/options/context.hpp"
+
+namespace cubit::tools {
+
+void add_study_accuracy(CLI::App& study, Context& context);
+void add_study_kv(CLI::App& study, Context& context);
+
+}  // namespace cubit::tools
