@@ -14,11 +14,11 @@ BrokenRule rule_of_layers() {
 
 const FamilyList<GemmFamily>& families() {
   static const std::array kAll = {&sm80::family(), &sm90::family(), &sm90_persistent::family(), &sm75::family()};
-  static const FamilyList<GemmFamily> kList = {"w4a16_gemm",
-                                               "sm_80 and later; tile_n=96 to 224, tile_m=80 to 256 and format=dense "
-                                               "on sm_90a, with layers=1; sm_75 with element=fp16 and "
-                                               "without tile_n",
-                                               kAll};
+  static const FamilyList<GemmFamily> kList = {
+      "w4a16_gemm",
+      "sm_80 and later; tile_n=96 to 224, tile_m=80 to 256 and format=dense on sm_90a; sm_75 with element=fp16 and "
+      "without tile_n",
+      kAll};
   return kList;
 }
 
