@@ -40,9 +40,16 @@ void check_group_index(const W4a16Gemm& descriptor, const Tensor& tensor, std::i
   }
 }
 
+/// The name of the tensor in the first layer.
+std::string_view name_in_first_layer(std::string_view name) {
+  return name.ends_with("_2") || name.ends_with("_3") ? name.substr(0, name.size() - 2) : name;
+}
+
 /// The remedy for a tensor that the descriptor does not take.
 std::string remedy_of_name(const W4a16Gemm& descriptor, std::string_view name,
                            const std::vector<std::string_view>& taken) {
+  if (name != name_in_first_layer(name) && name.back() - '0' > descriptor.layers)
+    return fmt::format("ask for layers={}, or leave it out", name.back());
   const bool is_packed = name == "qweight" || name == "scales" || name == "qzeros" || name == "g_idx";
   if (is_packed && descriptor.is_dense()) return "ask for the format of these packed weights, or leave it out";
   if (name == "qzeros") {
@@ -68,9 +75,10 @@ std::uint16_t scale_from(const Tensor& scales, std::int64_t index) {
   const double scale = value_at(scales, index);
   const std::uint16_t bits = from_float(Element::fp16, static_cast<float>(scale));
   if (!std::isfinite(scale) || to_double(Element::fp16, bits) == scale) return bits;
-  reject(fmt::format("scales[{}, {}] = {} of type BF16", index / scales.shape[1], index % scales.shape[1], scale),
-         "fp16, which the kernel reads, has no such number",
-         "accepted: F16, or BF16 from 2^-17 to 65280, where every number is one of fp16 too");
+  reject(
+      fmt::format("{}[{}, {}] = {} of type BF16", scales.name, index / scales.shape[1], index % scales.shape[1], scale),
+      "fp16, which the kernel reads, has no such number",
+      "accepted: F16, or BF16 from 2^-17 to 65280, where every number is one of fp16 too");
 }
 
 /// Rounds a bias to the activations' type, as frameworks do that run a model in another type than the checkpoint's.
@@ -83,7 +91,7 @@ std::uint16_t bias_from(const Tensor& bias, std::int64_t index, const W4a16Gemm&
   wider.element = Element::bf16;
   constexpr const char* kSmaller = "give a smaller one";
   const bool fits = std::isfinite(to_double(Element::bf16, from_float(Element::bf16, static_cast<float>(value))));
-  reject(fmt::format("bias[{}] = {} of type {}", index, value, bias.type),
+  reject(fmt::format("{}[{}] = {} of type {}", bias.name, index, value, bias.type),
          fmt::format("it is too large for {}, to which it would be rounded", element_type(element)),
          fits ? remedy_of_change(wider, "element=bf16", kSmaller) : kSmaller);
 }
@@ -100,9 +108,10 @@ void add_converted(Tensors& taken, const Tensor& input, std::string_view type, C
   taken.add(std::move(tensor), std::move(storage));
 }
 
-/// Whether the bias has the columns of the weights. A bias of a wrong shape stays as it is, and the problem refuses it.
+/// Whether the bias has the columns of its layer. A bias of a wrong shape stays as it is, and the problem refuses it.
 bool has_columns(const Tensor& bias, const Tensors& taken) {
-  const Tensor* const scales = taken.find("scales");
+  const std::string_view suffix = std::string_view(bias.name).substr(std::string_view("bias").size());
+  const Tensor* const scales = taken.find("scales" + std::string(suffix));
   const Tensor& weights = scales != nullptr ? *scales : *taken.find("weight");
   const std::size_t columns = scales != nullptr ? 1 : 0;  // dimension
   return weights.shape.size() == 2 && bias.shape == std::vector<std::int64_t>{weights.shape[columns]};
@@ -114,12 +123,13 @@ bool take(Tensors& taken, const W4a16Gemm& descriptor, std::span<const Tensor> i
   const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& one) { return one.name == name; });
   if (input == inputs.end()) return false;
   const std::string_view element = element_type(descriptor.element);
-  if (name == "scales" && input->type == "BF16" && input->shape.size() == 2) {
+  const std::string_view part = name_in_first_layer(name);
+  if (part == "scales" && input->type == "BF16" && input->shape.size() == 2) {
     add_converted(taken, *input, "F16", [&](std::int64_t i) { return scale_from(*input, i); });
     return true;
   }
   const bool is_float = input->type == "F16" || input->type == "BF16" || input->type == "F32";
-  if (name == "bias" && is_float && input->type != element && has_columns(*input, taken)) {
+  if (part == "bias" && is_float && input->type != element && has_columns(*input, taken)) {
     add_converted(taken, *input, element, [&](std::int64_t i) { return bias_from(*input, i, descriptor); });
     return true;
   }
@@ -141,6 +151,10 @@ std::string remedy_of_change(W4a16Gemm changed, const std::string& what, const s
   changed.tile_n = 0;
   changed.family = kAnyFamily;
   return is_legal() ? "ask for " + what + ", and leave tile_n and family out" : otherwise;
+}
+
+std::string name_in_layer(std::string_view name, int layer) {
+  return layer == 0 ? std::string(name) : fmt::format("{}_{}", name, layer + 1);
 }
 
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor) {
@@ -215,14 +229,16 @@ std::string fit(std::string_view text, std::span<const Tensor> inputs, const Num
   W4a16Gemm descriptor = parse(text);
   std::string canonical = descriptor.text();
   if (descriptor.format != W4Format::awq || gives_field(text, "alignment")) return canonical;
+  std::int64_t all_bytes = 0;  // divisible by what divides the rows of every layer
   for (const Tensor& input : inputs) {
-    if (input.name != "qweight" || input.shape.size() != 2) continue;
+    if (name_in_first_layer(input.name) != "qweight" || input.shape.size() != 2) continue;
     std::int64_t bytes = input.shape[1] * static_cast<std::int64_t>(sizeof(std::int32_t));
-    if (descriptor.is_gated()) bytes /= 2;  // up-projection columns begin in the middle of a row
-    descriptor.alignment = bytes % 16 == 0 ? 16 : 4;
-    if (bytes % descriptor.alignment == 0 && is_served(descriptor)) return descriptor.text();
+    if (descriptor.is_gated() && descriptor.layers == 1) bytes /= 2;  // up-projections begin in the middle of a row
+    all_bytes |= bytes;
   }
-  return canonical;
+  if (all_bytes == 0) return canonical;
+  descriptor.alignment = all_bytes % 16 == 0 ? 16 : 4;
+  return all_bytes % descriptor.alignment == 0 && is_served(descriptor) ? descriptor.text() : canonical;
 }
 
 }  // namespace cubit::check::w4a16_gemm

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -68,44 +69,62 @@ void GemmProblem::check_shape(std::string_view name, std::string_view type, std:
                                           n(), k(), shape[0], shape[1]));
 }
 
-/// m and k come from the activations, and n comes from the scales or from dense weights.
+LayerColumns GemmProblem::layer_columns() const {
+  if (descriptor_.is_dense()) return {weights().shape[0]};
+  LayerColumns columns = {};
+  for (int layer = 0; layer < descriptor_.layers; ++layer) columns[layer] = scales(layer).shape[1];
+  return columns;
+}
+
+void GemmProblem::check_layer(int layer) const {
+  const Tensor& own = scales(layer);
+  require_rank(own, 2, "[groups, n]");
+  const PackedShapes packed = {*find(name_in_layer("qweight", layer)), own, find(name_in_layer("qzeros", layer)),
+                               own.shape[1], activations().shape[1]};
+  check_looks(descriptor_, packed);
+  check_group_size(descriptor_, packed);
+}
+
+/// m and k come from the activations, and the columns of each layer from its scales or from dense weights.
 void GemmProblem::check() const {
   require_rank(activations(), 2, "[m, k]");
   if (descriptor_.is_dense()) {
     require_rank(weights(), 2, "[n, k]");
   } else {
-    require_rank(scales(), 2, "[groups, n]");
-    const PackedShapes packed = {weights(), scales(), find("qzeros"), scales().shape[1], activations().shape[1]};
-    check_looks(descriptor_, packed);
-    check_group_size(descriptor_, packed);
+    for (int layer = 0; layer < descriptor_.layers; ++layer) check_layer(layer);
   }
-  const std::int64_t columns = descriptor_.is_dense() ? weights().shape[0] : scales().shape[1];
-  check_sizes(descriptor_, activations().shape[0], columns, activations().shape[1]);
+  check_layers(descriptor_, layer_columns());
+  check_sizes(descriptor_, activations().shape[0], columns_of_layers(layer_columns()), activations().shape[1]);
   const std::string_view element = element_type(descriptor_.element);
   check_shape("activations", element, {m(), k()});
   check_shape("weight", element, {n(), k()});
-  if (!descriptor_.is_dense()) check_packed_weights();
+  for (int layer = 0; layer < descriptor_.layers; ++layer) {
+    if (!descriptor_.is_dense()) check_packed_weights(layer);
+    check_bias(layer);
+  }
+  check_order();
   check_shape("residual", element, {m(), output_columns(descriptor_, n())});
-  check_bias();
 }
 
-void GemmProblem::check_packed_weights() const {
+/// All layers have the groups of the first one, because they have its k.
+void GemmProblem::check_packed_weights(int layer) const {
   const std::int64_t groups = scales().shape[0];
+  const std::int64_t columns = layer_columns()[layer];
   const bool by_n = descriptor_.format == W4Format::awq;
   const int in_word = word_weights(descriptor_);
-  check_shape("scales", "F16", {groups, n()});
-  check_shape("qweight", "I32", {by_n ? k() : k() / in_word, by_n ? n() / in_word : n()});
-  check_shape("qzeros", "I32", {groups, n() / in_word});
-  check_order();
+  check_shape(name_in_layer("scales", layer), "F16", {groups, columns});
+  check_shape(name_in_layer("qweight", layer), "I32", {by_n ? k() : k() / in_word, by_n ? columns / in_word : columns});
+  check_shape(name_in_layer("qzeros", layer), "I32", {groups, columns / in_word});
 }
 
-void GemmProblem::check_bias() const {
-  const Tensor* const bias = find("bias");
+void GemmProblem::check_bias(int layer) const {
+  const Tensor* const bias = find(name_in_layer("bias", layer));
   if (bias == nullptr) return;
   require_rank(*bias, 1, "[n]");
-  if (bias->type == element_type(descriptor_.element) && bias->shape[0] == n()) return;
+  const std::int64_t columns = layer_columns()[layer];
+  if (bias->type == element_type(descriptor_.element) && bias->shape[0] == columns) return;
   reject(fmt::format("{} of type {}", shape_text(*bias), bias->type),
-         fmt::format("it must be F16, BF16 or F32 [{}]", n()));
+         fmt::format("it must be F16, BF16 or F32 [{}]", columns));
 }
 
 void GemmProblem::check_order() const {
@@ -143,7 +162,18 @@ std::vector<std::byte> GemmProblem::arguments(std::span<void* const> device_data
   arguments.activation_stride = k();
   arguments.residual_stride = arguments.output_stride = outputs_[0].shape[1];
   arguments.m = m();
-  arguments.n = n();
+  arguments.qweight_2 = address("qweight_2");
+  arguments.qzeros_2 = address("qzeros_2");
+  arguments.scales_2 = address("scales_2");
+  arguments.bias_2 = address("bias_2");
+  arguments.qweight_3 = address("qweight_3");
+  arguments.qzeros_3 = address("qzeros_3");
+  arguments.scales_3 = address("scales_3");
+  arguments.bias_3 = address("bias_3");
+  const LayerColumns columns = layer_columns();
+  arguments.n = static_cast<std::int32_t>(columns[0]);
+  arguments.n_2 = static_cast<std::int32_t>(columns[1]);
+  arguments.n_3 = static_cast<std::int32_t>(columns[2]);
   arguments.k = k();
   if (descriptor_.activation_order) arguments.groups = static_cast<std::int32_t>(scales().shape[0]);
   arguments.decomposition = numbers_.decomposition;
@@ -155,30 +185,38 @@ double GemmProblem::element(const Tensor& tensor, std::int64_t index) const {
   return to_double(descriptor_.element, static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
-PackedWeights GemmProblem::packed_weights() const {
-  PackedWeights packed{.n = n(), .k = k()};
+PackedWeights GemmProblem::packed_weights(int layer) const {
+  PackedWeights packed{.n = static_cast<int>(layer_columns()[layer]), .k = k()};
   if (descriptor_.is_dense()) {
     packed.dense = static_cast<const std::uint16_t*>(weights().data);
     return packed;
   }
-  const Tensor* const zeros = find("qzeros");
+  const Tensor* const zeros = find(name_in_layer("qzeros", layer));
   const Tensor* const order = find("g_idx");
-  packed.qweight = static_cast<const std::uint32_t*>(weights().data);
+  packed.qweight = static_cast<const std::uint32_t*>(find(name_in_layer("qweight", layer))->data);
   packed.qzeros = zeros == nullptr ? nullptr : static_cast<const std::uint32_t*>(zeros->data);
-  packed.scales = static_cast<const std::uint16_t*>(scales().data);
+  packed.scales = static_cast<const std::uint16_t*>(scales(layer).data);
   packed.g_idx = order == nullptr ? nullptr : static_cast<const std::int32_t*>(order->data);
   return packed;
 }
 
 std::vector<ColumnSums> GemmProblem::multiply_columns(const RowBlocks& activations, int first, int count) const {
-  const PackedWeights packed = packed_weights();
-  const auto values = [&](int column, int start, std::span<double> weights) {
-    weights_of_column(descriptor_, packed, column, start, weights);
-  };
-  std::vector<ColumnSums> columns = multiply(activations, first, count, values);
-  const Tensor* const bias = find("bias");
-  if (bias == nullptr) return columns;
-  for (int column = 0; column < count; ++column) columns[column].add(element(*bias, first + column));
+  std::vector<ColumnSums> columns;
+  int begin = 0;  // of the layer's columns
+  for (int layer = 0; layer < descriptor_.layers; ++layer) {
+    const PackedWeights packed = packed_weights(layer);
+    const int own = std::max(first, begin) - begin;
+    const int end = std::min(first + count, begin + packed.n) - begin;
+    begin += packed.n;
+    if (own >= end) continue;
+    const auto values = [&](int column, int start, std::span<double> weights) {
+      weights_of_column(descriptor_, packed, column, start, weights);
+    };
+    std::vector<ColumnSums> some = multiply(activations, own, end - own, values);
+    if (const Tensor* const bias = find(name_in_layer("bias", layer)))
+      for (int column = own; column < end; ++column) some[column - own].add(element(*bias, column));
+    std::move(some.begin(), some.end(), std::back_inserter(columns));
+  }
   return columns;
 }
 

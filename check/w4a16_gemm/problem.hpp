@@ -1,6 +1,6 @@
 // Problems of the operator w4a16_gemm. The inputs of a problem are dense host tensors in a fixed order: activations,
 // qweight, scales, then qzeros, g_idx, bias and residual if the descriptor has them. Dense weights are one tensor
-// `weight` in the place of the packed ones.
+// `weight` in the place of the packed ones. The tensors of a second and of a third layer follow: qweight_2, scales_2 …
 #pragma once
 
 #include <array>
@@ -21,6 +21,9 @@ struct LaunchNumbers {
   /// value that the descriptor rules out.
   bool set(const W4a16Gemm& descriptor, std::string_view name, double value);
 };
+
+/// The name of a tensor of layer `layer`, which begins with 0: "qweight", "qweight_2", "qweight_3".
+std::string name_in_layer(std::string_view name, int layer);
 
 /// The names of the inputs that a descriptor has, in order.
 std::vector<std::string_view> input_names(const W4a16Gemm& descriptor);
@@ -48,18 +51,20 @@ class GemmProblem final : public Problem {
 
  private:
   const Tensor& activations() const { return inputs_.list()[0]; }
-  const Tensor& weights() const { return inputs_.list()[1]; }                     ///< `qweight` or `weight`
-  const Tensor& scales() const { return inputs_.list()[2]; }                      ///< of packed weights
+  const Tensor& weights() const { return inputs_.list()[1]; }  ///< `qweight` or `weight`, of the first layer
+  const Tensor& scales(int layer = 0) const { return *find(name_in_layer("scales", layer)); }  ///< of packed weights
   const Tensor* find(std::string_view name) const { return inputs_.find(name); }  ///< null if it is not given
   int m() const { return static_cast<int>(activations().shape[0]); }
-  int n() const { return static_cast<int>(descriptor_.is_dense() ? weights().shape[0] : scales().shape[1]); }
+  int n() const { return static_cast<int>(columns_of_layers(layer_columns())); }  ///< of all layers
+  LayerColumns layer_columns() const;
   void check() const;
-  void check_packed_weights() const;
-  void check_bias() const;
+  void check_layer(int layer) const;
+  void check_packed_weights(int layer) const;
+  void check_bias(int layer) const;
   void check_order() const;
   void check_shape(std::string_view name, std::string_view type, std::array<std::int64_t, 2> shape) const;
   double element(const Tensor& tensor, std::int64_t index) const;
-  PackedWeights packed_weights() const;
+  PackedWeights packed_weights(int layer) const;
   /// Columns of the product, bias included.
   std::vector<ColumnSums> multiply_columns(const RowBlocks& activations, int first, int count) const;
   /// Writes the reference of `count` output columns to `reference`, and their absolute contributions to `scale`. Both

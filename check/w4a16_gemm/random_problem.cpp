@@ -21,25 +21,36 @@ enum class Pattern { normal, tiny_activations, extreme_scales, extreme_zeros, ou
 constexpr int kPatterns = 6;
 
 struct Sizes {
-  GemmSizes gemm;
+  GemmSizes gemm;  ///< n: columns of the first layer
+  std::int64_t n_2 = 0;
+  std::int64_t n_3 = 0;
   Pattern pattern = Pattern::normal;
   LaunchNumbers launch;
+
+  LayerColumns columns() const { return {gemm.n, n_2, n_3}; }
 };
 
 Sizes read_sizes(const W4a16Gemm& descriptor, const Numbers& numbers) {
   Sizes sizes;
   for (const auto& [name, value] : numbers) {
     if (sizes.gemm.set_size(name, value)) continue;
+    if (name == "n_2" || name == "n_3") {
+      (name == "n_2" ? sizes.n_2 : sizes.n_3) = whole_number(name, value, 0, 1 << 24);
+      continue;
+    }
     if (name == "pattern") {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
       throw Failure(Status::invalid_argument, fmt::format("size {}", name), "w4a16_gemm has no such size",
-                    fmt::format("accepted: m, n, k, pattern, {}", LaunchNumbers::kNames));
+                    fmt::format("accepted: m, n, n_2, n_3, k, pattern, {}", LaunchNumbers::kNames));
     }
   }
-  check_sizes(descriptor, sizes.gemm.m, sizes.gemm.n, sizes.gemm.k);
+  if (descriptor.layers > 1 && sizes.n_2 == 0) sizes.n_2 = sizes.gemm.n;
+  if (descriptor.layers > 2 && sizes.n_3 == 0) sizes.n_3 = sizes.gemm.n;
+  check_layers(descriptor, sizes.columns());
+  check_sizes(descriptor, sizes.gemm.m, columns_of_layers(sizes.columns()), sizes.gemm.k);
   const auto m = static_cast<double>(sizes.gemm.m);
-  const auto n = static_cast<double>(sizes.gemm.n);
+  const auto n = static_cast<double>(columns_of_layers(sizes.columns()));
   const auto k = static_cast<double>(sizes.gemm.k);
   require_made_up(sizes.gemm.size_text(), 2 * m * (n + k) + (descriptor.is_dense() ? 2 : 1) * n * k,
                   "ask for smaller sizes");
@@ -98,17 +109,18 @@ class Maker {
     return result;
   }
 
-  void words(const char* name, std::int64_t rows, std::int64_t columns, std::uint32_t (Maker::*next)(Random&) const) {
+  void words(std::string_view name, std::int64_t rows, std::int64_t columns,
+             std::uint32_t (Maker::*next)(Random&) const) {
     auto data = std::make_unique<char[]>(4 * rows * columns);
     draw_in_order(random_, rows * columns, 1, [&](std::int64_t i, Random& draws) {
       const std::uint32_t word = (this->*next)(draws);
       std::memcpy(data.get() + 4 * i, &word, 4);
     });
-    inputs.add(dense(name, "I32", {rows, columns}, nullptr), std::move(data));
+    inputs.add(dense(std::string(name), "I32", {rows, columns}, nullptr), std::move(data));
   }
 
   /// Adds a tensor of 16-bit values. `next` makes a value from its index in the row.
-  void halves(const char* name, Element element, std::vector<std::int64_t> shape,
+  void halves(std::string_view name, Element element, std::vector<std::int64_t> shape,
               float (Maker::*next)(Random&, std::int64_t) const) {
     std::int64_t count = 1;
     for (const std::int64_t extent : shape) count *= extent;
@@ -117,7 +129,20 @@ class Maker {
       const std::uint16_t bits = from_float(element, (this->*next)(draws, i % shape.back()));
       std::memcpy(data.get() + 2 * i, &bits, 2);
     });
-    inputs.add(dense(name, element_type(element), std::move(shape), nullptr), std::move(data));
+    inputs.add(dense(std::string(name), element_type(element), std::move(shape), nullptr), std::move(data));
+  }
+
+  /// Adds the packed weights of a layer of `n` columns.
+  void weights_of_layer(int layer, std::int64_t n, std::int64_t k) {
+    const int in_word = word_weights(descriptor_);
+    const bool by_n = descriptor_.format == W4Format::awq;
+    const std::int64_t groups = groups_of(descriptor_, static_cast<int>(k));
+    words(name_in_layer("qweight", layer), by_n ? k : k / in_word, by_n ? n / in_word : n, &Maker::word);
+    halves(name_in_layer("scales", layer), Element::fp16, {groups, n}, &Maker::scale);
+    if (stores_zeros(descriptor_)) words(name_in_layer("qzeros", layer), groups, n / in_word, &Maker::zeros);
+  }
+  void bias_of_layer(int layer, std::int64_t n) {
+    if (descriptor_.bias) halves(name_in_layer("bias", layer), descriptor_.element, {n}, &Maker::addend);
   }
 
   /// Makes g_idx: a random order in which every group has as many k as in the order of k.
@@ -141,31 +166,31 @@ class Maker {
 }  // namespace
 
 std::string random_help() {
-  return "m, n, k, pattern (0 normal, 1 activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales or "
+  return "m, n, k, n_2 and n_3 (columns of the second and of the third layer, else n), pattern (0 normal, 1 "
+         "activations of 1e-4 (1e-2 for a gate in fp16), 2 extreme scales or "
          "dense weights, 3 extreme zeros, 4 outlier features, 5 activations of one sign), decomposition, splits";
 }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {
   const W4a16Gemm descriptor = parse(text);
-  const auto [sizes, pattern, launch] = read_sizes(descriptor, numbers);
-  const auto [m, n, k] = sizes;
-  const std::int64_t groups = groups_of(descriptor, static_cast<int>(k));
-  const bool by_n = descriptor.format == W4Format::awq;
-  Maker maker(descriptor, pattern, seed);
+  const Sizes sizes = read_sizes(descriptor, numbers);
+  const auto [m, n, k] = sizes.gemm;
+  Maker maker(descriptor, sizes.pattern, seed);
   maker.halves("activations", descriptor.element, {m, k}, &Maker::activation);
-  const int in_word = word_weights(descriptor);
   if (descriptor.is_dense()) {
     maker.halves("weight", descriptor.element, {n, k}, &Maker::weight);
   } else {
-    maker.words("qweight", by_n ? k : k / in_word, by_n ? n / in_word : n, &Maker::word);
-    maker.halves("scales", Element::fp16, {groups, n}, &Maker::scale);
+    maker.weights_of_layer(0, n, k);
   }
-  if (stores_zeros(descriptor)) maker.words("qzeros", groups, n / in_word, &Maker::zeros);
   if (descriptor.activation_order) maker.groups(k);
-  if (descriptor.bias) maker.halves("bias", descriptor.element, {n}, &Maker::addend);
-  const std::int64_t columns = output_columns(descriptor, static_cast<int>(n));
+  maker.bias_of_layer(0, n);
+  const std::int64_t columns = output_columns(descriptor, static_cast<int>(columns_of_layers(sizes.columns())));
   if (descriptor.residual) maker.halves("residual", descriptor.element, {m, columns}, &Maker::addend);
-  return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), launch);
+  for (int layer = 1; layer < descriptor.layers; ++layer) {
+    maker.weights_of_layer(layer, sizes.columns()[layer], k);
+    maker.bias_of_layer(layer, sizes.columns()[layer]);
+  }
+  return std::make_unique<GemmProblem>(descriptor, std::move(maker.inputs), sizes.launch);
 }
 
 }  // namespace cubit::check::w4a16_gemm

@@ -48,10 +48,14 @@ int groups_of(const GemmDescriptor& descriptor, int k) {
 
 int output_columns(const GemmDescriptor& descriptor, int n) { return descriptor.is_gated() ? n / 2 : n; }
 
+int most_columns(const GemmDescriptor& descriptor) {
+  return (kMostColumnTiles - (descriptor.layers - 1)) * descriptor.tile_n;
+}
+
 void check_sizes(const GemmDescriptor& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
   require_argument(m >= 0 && m <= kMostRows, "m", "it must be from 0 to 2147483391", m);
   require_argument(n >= 8 && n <= kMostColumns && n % 8 == 0, "n", "it must be a multiple of 8 from 8 to 16776960", n);
-  if (const int most = kMostColumnTiles * descriptor.tile_n; descriptor.tile_n != 0 && n > most) {
+  if (const int most = most_columns(descriptor); descriptor.tile_n != 0 && n > most) {
     throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
                   fmt::format("with tile_n={0} it must be at most {1}, because a grid has at most {2} blocks of {0} "
                               "columns",
@@ -65,8 +69,7 @@ void check_sizes(const GemmDescriptor& descriptor, std::int64_t m, std::int64_t 
 }
 
 void check_decomposition(const GemmDescriptor& descriptor, Decomposition decomposition) {
-  require_argument(decomposition >= Decomposition::automatic && decomposition <= Decomposition::split_k_atomic,
-                   "decomposition",
+  require_argument(decomposition >= Decomposition::automatic && decomposition <= kMostDecomposition, "decomposition",
                    "it must be 0 (automatic), 1 (data-parallel), 2 (split-K), 3 (stream-K) or 4 (split-K by atomics)",
                    static_cast<int>(decomposition));
   const auto refuse = [&](const char* why, const char* accepted) {

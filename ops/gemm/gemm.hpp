@@ -18,7 +18,9 @@
 #include <cubit/element.hpp>
 #include <cubit/gemm_function.hpp>
 
+#include <array>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -60,6 +62,7 @@ struct GemmDescriptor {
   bool residual = false;
   bool batch_invariant = false;  ///< the order in which k is added up follows from n and k alone
   bool atomic_splits = false;    ///< launches may ask for split-K slices that atomics add
+  int layers = 1;                ///< weights with columns of their own, whose products share the activations
 
   bool is_gated() const { return function == GemmFunction::silu_gate; }
 };
@@ -82,12 +85,14 @@ enum class Decomposition : int {
   stream_k = 3,        ///< blocks have balanced shares of all tiles' stages
   split_k_atomic = 4,  ///< as split_k, but atomics add up the partial sums in the order in which they arrive
 };
+inline constexpr Decomposition kMostDecomposition = Decomposition::split_k_atomic;
 inline constexpr int kMostSplits = 256;  ///< that a launch can ask for
+inline constexpr int kMostLayers = 3;    ///< whose weights one launch multiplies by the same activations
 
 /// One launch: sizes that the host knows, and device pointers. Strides are from row to row, in elements.
 struct Problem {
   int m = 0;  ///< rows of activations and output
-  int n = 0;  ///< columns of the weights; a gated output has half as many
+  int n = 0;  ///< columns of the weights, of all layers together; a gated output has half as many
   int k = 0;
   Decomposition decomposition = Decomposition::automatic;
   int splits = 0;  ///< split-K factor; 0: chosen
@@ -95,15 +100,25 @@ struct Problem {
   std::int64_t residual_stride = 0;
   std::int64_t output_stride = 0;
   const void* activations = nullptr;  ///< [m, k]
-  const void* bias = nullptr;         ///< [n]
+  const void* bias = nullptr;         ///< [n], or of the first layer's columns
   const void* residual = nullptr;     ///< [m, output columns]
   void* output = nullptr;             ///< [m, output columns]
+  /// Columns of the second and of the third layer, which are the last of n; 0: there is no such layer.
+  std::array<int, kMostLayers - 1> more_columns = {};
+
+  /// Columns of layer `layer`, of kMostLayers.
+  int layer_columns(int layer) const {
+    return layer > 0 ? more_columns[layer - 1] : n - std::accumulate(more_columns.begin(), more_columns.end(), 0);
+  }
 };
 
 inline constexpr int kMostColumnTiles = 65535;  ///< the second dimension of a grid
 
-/// Throws Failure(invalid_argument) for sizes that the descriptor or a grid rules out. With tile_n = 0 the rules of one
-/// tile_n are left out.
+/// Columns of all layers whose tiles are sure to fit a grid: each layer's last tile may have few columns.
+int most_columns(const GemmDescriptor& descriptor);
+
+/// Throws Failure(invalid_argument) for sizes that the descriptor or a grid rules out; `n`: of all layers together.
+/// With tile_n = 0 the rules of one tile_n are left out.
 void check_sizes(const GemmDescriptor& descriptor, std::int64_t m, std::int64_t n, std::int64_t k);
 
 /// Throws Failure(invalid_argument) if `decomposition` has no such value, or if no kernel of the descriptor has that

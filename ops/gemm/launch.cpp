@@ -37,8 +37,7 @@ ScheduledLaunch schedule_launch(const BlockPlan& block, const Problem& problem, 
 }
 
 bool serves_sizes(const BlockPlan& block, const Problem& problem) {
-  return problem.n <= kMostColumnTiles * block.descriptor.tile_n &&
-         (!block.needs_row_stride || has_row_stride(problem));
+  return problem.n <= most_columns(block.descriptor) && (!block.needs_row_stride || has_row_stride(problem));
 }
 
 bool has_row_stride(const Problem& problem) { return problem.activation_stride > 0 || problem.m <= 1; }
@@ -90,6 +89,24 @@ PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLau
   const std::int64_t total = schedule.tiles() * schedule.stages;
   result.share = static_cast<int>(total / schedule.stream_k_blocks);
   result.larger = static_cast<int>(total % schedule.stream_k_blocks);
+  return result;
+}
+
+FusedGemmArguments fused_parameters(const BlockPlan& block, const Problem& problem, const PackedGemmArguments& common,
+                                    const WeightTensors& weights) {
+  FusedGemmArguments result{};
+  static_cast<PackedGemmArguments&>(result) = common;
+  int column = problem.layer_columns(0);
+  for (int layer = 1; layer < kMostLayers; ++layer) {
+    const LayerTensors& tensors = weights.more[layer - 1];
+    result.more[layer - 1] = {.weights = tensors.words,
+                              .scales = tensors.scales,
+                              .qzeros = tensors.zeros,
+                              .bias = tensors.bias,
+                              .first_column = column,
+                              .first_tile = static_cast<int>(column_tiles(block, problem, layer))};
+    column += problem.layer_columns(layer);
+  }
   return result;
 }
 

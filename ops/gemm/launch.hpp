@@ -2,6 +2,7 @@
 // parameters. A family's encode_launch() is made of these steps.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,7 +12,7 @@
 #include "ops/gemm/schedule.hpp"
 #include "ops/operator.hpp"
 #include "templates/byte_gemm/arguments.h"
-#include "templates/weight_format/packed_gemm_arguments.h"
+#include "templates/weight_format/fused_gemm_arguments.h"
 
 namespace cubit::ops::gemm {
 
@@ -21,6 +22,14 @@ struct ScheduledLaunch {
   Schedule schedule;
 
   bool is_empty() const { return problem.m == 0; }
+};
+
+/// A layer behind the first one. Tensors that the format does not have are null.
+struct LayerTensors {
+  const void* words = nullptr;
+  const void* scales = nullptr;
+  const void* zeros = nullptr;
+  const void* bias = nullptr;
 };
 
 /// A launch's tensors that the weight format defines. Tensors that the format does not have are null.
@@ -34,6 +43,7 @@ struct WeightTensors {
   const void* output_scale = nullptr;               ///< of an epilogue that quantises
   std::optional<runtime::TensorMap> word_map = {};  ///< for families that copy weights in boxes
   std::optional<runtime::TensorMap> scale_map = {};
+  std::array<LayerTensors, kMostLayers - 1> more = {};  ///< the second and the third layer
 };
 
 /// Throws Failure(invalid_argument) as check_sizes() and choose_schedule() do.
@@ -53,6 +63,9 @@ Launch empty_launch();
 /// The kernel's parameters, without those that only one family has.
 PackedGemmArguments kernel_parameters(const BlockPlan& block, const ScheduledLaunch& launch,
                                       const WeightTensors& weights, char* workspace);
+/// The parameters of kernels of several layers, with the same common part.
+FusedGemmArguments fused_parameters(const BlockPlan& block, const Problem& problem, const PackedGemmArguments& common,
+                                    const WeightTensors& weights);
 /// The parameters of kernels whose operands are both bytes, with the same common part.
 ByteGemmArguments byte_parameters(const GemmArguments& common, const WeightTensors& weights);
 

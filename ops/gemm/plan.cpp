@@ -39,6 +39,15 @@ codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Arc
   return !architecture.has_mma(shape) && architecture.has_mma(half) ? half : shape;
 }
 
+std::int64_t column_tiles(const BlockPlan& block, const Problem& problem, int layers) {
+  const auto tiles_of = [&](int columns) { return (columns + block.block_columns() - 1) / block.block_columns(); };
+  if (block.descriptor.layers == 1 || block.descriptor.is_gated())
+    return tiles_of(output_columns(block.descriptor, problem.n));
+  std::int64_t tiles = 0;
+  for (int layer = 0; layer < layers; ++layer) tiles += tiles_of(problem.layer_columns(layer));
+  return tiles;
+}
+
 int stage_groups(const BlockPlan& block) {
   const int size = block.descriptor.groups->size;
   return size == 0 ? 1 : block.stage_k / size;

@@ -88,6 +88,10 @@ BlockPlan begin_block(const GemmDescriptor& descriptor, const WeightOperand& wei
 /// that if only that instruction is one of the architecture's tensor cores.
 codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Architecture& architecture);
 
+/// Column tiles of the first `layers` layers of a launch. A tile has columns of one layer only, so each layer has its
+/// own last tile. A gated tile of two layers has columns of both.
+std::int64_t column_tiles(const BlockPlan& block, const Problem& problem, int layers = kMostLayers);
+
 /// Groups of a stage; 1 if one group is all of k. Requires groups.
 int stage_groups(const BlockPlan& block);
 /// Bytes of a row of activations in a stage.

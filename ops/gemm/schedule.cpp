@@ -238,9 +238,8 @@ Schedule choose_cluster_schedule(const BlockPlan& block, const Problem& problem,
 Schedule data_parallel(const BlockPlan& block, const Problem& problem) {
   const GemmDescriptor& descriptor = block.descriptor;
   Schedule schedule;
-  const int columns = output_columns(descriptor, problem.n);
   schedule.row_tiles = (std::int64_t{problem.m} + descriptor.tile_m - 1) / descriptor.tile_m;
-  schedule.column_tiles = (columns + block.block_columns() - 1) / block.block_columns();
+  schedule.column_tiles = column_tiles(block, problem);
   schedule.stages = (problem.k + block.stage_k - 1) / block.stage_k;
   return schedule;
 }

@@ -29,9 +29,9 @@ std::string_view element_type(Element element) { return element == Element::bf16
 namespace {
 
 Role usual_epilogue(const GemmDescriptor& descriptor) {
-  return {"gemm/epilogue.cuh",
-          fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}>", function_type(descriptor.function),
-                      descriptor.is_gated(), descriptor.bias, descriptor.residual)};
+  return {"gemm/epilogue.cuh", fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}{}>",
+                                           function_type(descriptor.function), descriptor.is_gated(), descriptor.bias,
+                                           descriptor.residual, descriptor.layers > 1 ? ", cubit::FusedBias" : "")};
 }
 
 /// Weights whose groups are indexed are scaled before they are multiplied.

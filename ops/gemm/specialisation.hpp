@@ -22,7 +22,8 @@ struct Translation {
   /// The part of a descriptor that all GEMMs have.
   GemmDescriptor (*describe)(const Descriptor& descriptor);
   PointerChecks (*pointer_checks)(const Descriptor& descriptor);
-  Problem (*problem)(const Arguments& arguments);
+  /// Throws Failure(invalid_argument) for numbers of columns of layers that the descriptor rules out.
+  Problem (*problem)(const Descriptor& descriptor, const Arguments& arguments);
   /// Throws Failure(invalid_argument) for tensors that are not in the problem and that no kernel takes.
   void (*check_tensors)(const Descriptor& descriptor, const Arguments& arguments);
   /// With tensor maps if the block copies words in boxes.
@@ -48,13 +49,13 @@ class GemmSpecialisation final : public Specialisation {
   const codegen::KernelSource& source() const override { return source_; }
   const PlanReport& report() const override { return report_; }
   std::size_t workspace_bytes(const void* public_arguments, const runtime::DeviceFacts& device) const override {
-    const Problem problem = translation_.problem(checked(public_arguments));
+    const Problem problem = translation_.problem(descriptor_, checked(public_arguments));
     return gemm::workspace_bytes(kernel_.block, schedule_launch(kernel_.block, problem, device), device);
   }
   Launch encode(const void* public_arguments, void* workspace, std::size_t bytes,
                 const runtime::DeviceFacts& device) const override {
     const Arguments& arguments = checked(public_arguments);
-    const ScheduledLaunch launch = schedule_launch(kernel_.block, translation_.problem(arguments), device);
+    const ScheduledLaunch launch = schedule_launch(kernel_.block, translation_.problem(descriptor_, arguments), device);
     if (launch.is_empty()) return empty_launch();
     pointers_.check(&arguments);
     translation_.check_tensors(descriptor_, arguments);

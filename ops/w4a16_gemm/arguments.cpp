@@ -13,7 +13,40 @@ using Struct = cubit_w4a16_gemm_arguments;
 
 constexpr const char* kPacked = "format=gptq|gptq_v2|awq|symmetric";
 
-std::vector<ShapeRule> output_shapes() { return {{"function=silu_gate", "[m, n / 2]"}, {"", "[m, n]"}}; }
+std::vector<ShapeRule> output_shapes() {
+  return {{"function=silu_gate,layers=2", "[m, n]"},
+          {"function=silu_gate", "[m, n / 2]"},
+          {"layers=2", "[m, n + n_2]"},
+          {"layers=3", "[m, n + n_2 + n_3]"},
+          {"", "[m, n]"}};
+}
+
+/// The second layer.
+std::vector<Argument> tensors_of_second_layer() {
+  return {
+      input("qweight_2", "I32", {{"format=awq", "[k, n_2 / 8]"}, {"bits=8", "[k / 4, n_2]"}, {"", "[k / 8, n_2]"}},
+            CUBIT_MEMBER(qweight_2), "packed weights of the second layer")
+          .with("layers=2|3"),
+      input("scales_2", "F16", shape("[ceil(k / group_size), n_2]"), CUBIT_MEMBER(scales_2), "its scales")
+          .with("layers=2|3"),
+      input("qzeros_2", "I32", {{"bits=8", "[ceil(k / group_size), n_2 / 4]"}, {"", "[ceil(k / group_size), n_2 / 8]"}},
+            CUBIT_MEMBER(qzeros_2), "its packed zeros")
+          .with("layers=2|3,format=gptq|gptq_v2|awq"),
+      input("bias_2", "F16, BF16", shape("[n_2]"), CUBIT_MEMBER(bias_2), "its bias").with("layers=2|3,bias=true")};
+}
+
+std::vector<Argument> tensors_of_third_layer() {
+  return {
+      input("qweight_3", "I32", {{"format=awq", "[k, n_3 / 8]"}, {"bits=8", "[k / 4, n_3]"}, {"", "[k / 8, n_3]"}},
+            CUBIT_MEMBER(qweight_3), "packed weights of the third layer")
+          .with("layers=3"),
+      input("scales_3", "F16", shape("[ceil(k / group_size), n_3]"), CUBIT_MEMBER(scales_3), "its scales")
+          .with("layers=3"),
+      input("qzeros_3", "I32", {{"bits=8", "[ceil(k / group_size), n_3 / 4]"}, {"", "[ceil(k / group_size), n_3 / 8]"}},
+            CUBIT_MEMBER(qzeros_3), "its packed zeros")
+          .with("layers=3,format=gptq|gptq_v2|awq"),
+      input("bias_3", "F16, BF16", shape("[n_3]"), CUBIT_MEMBER(bias_3), "its bias").with("layers=3,bias=true")};
+}
 
 std::vector<Argument> tensors() {
   return {
@@ -39,14 +72,17 @@ std::vector<Argument> tensors() {
             "bias; a problem rounds F16, BF16 and F32 to the activations' type")
           .with("bias=true"),
       input("residual", "F16, BF16", output_shapes(), CUBIT_MEMBER(residual), "added to the result; may be the output")
-          .with("residual=true"),
-      output("output", "F16, BF16", output_shapes(), CUBIT_MEMBER(output), "the result")};
+          .with("residual=true")};
 }
 
 ArgumentTable make_table() {
   std::vector<Argument> list = tensors();
+  for (auto* const of_layer : {tensors_of_second_layer, tensors_of_third_layer})
+    for (Argument& tensor : of_layer()) list.push_back(std::move(tensor));
+  list.push_back(output("output", "F16, BF16", output_shapes(), CUBIT_MEMBER(output), "the result"));
   list.push_back(number("m", "int32", CUBIT_MEMBER(m), "rows of the activations"));
-  list.push_back(number("n", "int32", CUBIT_MEMBER(n), "columns of the weights, a multiple of 8"));
+  list.push_back(
+      number("n", "int32", CUBIT_MEMBER(n), "columns of the weights, or of the first layer's, a multiple of 8"));
   list.push_back(number("k", "int32", CUBIT_MEMBER(k), "rows of the weights, a multiple of 8"));
   list.push_back(number("decomposition", "int32", CUBIT_MEMBER(decomposition),
                         "a cubit_w4a16_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4 split-K by "
@@ -57,6 +93,11 @@ ArgumentTable make_table() {
   list.push_back(number("groups", "int32", CUBIT_MEMBER(groups),
                         "activation_order=true: rows of scales and qzeros, which a slice of k shares with the layer")
                      .optional("0, ceil(k / group_size)"));
+  list.push_back(
+      number("n_2", "int32", CUBIT_MEMBER(n_2), "columns of the second layer, a multiple of 8; with silu_gate n")
+          .with("layers=2|3"));
+  list.push_back(
+      number("n_3", "int32", CUBIT_MEMBER(n_3), "columns of the third layer, a multiple of 8").with("layers=3"));
   return {"cubit_w4a16_gemm_arguments", sizeof(Struct), std::move(list)};
 }
 

@@ -43,6 +43,8 @@ gemm::WeightTensors weight_tensors(const W4a16Gemm& descriptor, const gemm::Bloc
                               .zeros = arguments.qzeros,
                               .group_of_k = arguments.g_idx,
                               .groups = arguments.groups > 0 ? arguments.groups : groups_of(descriptor, arguments.k)};
+  tensors.more = {{{arguments.qweight_2, arguments.scales_2, arguments.qzeros_2, arguments.bias_2},
+                   {arguments.qweight_3, arguments.scales_3, arguments.qzeros_3, arguments.bias_3}}};
   const gemm::StageTiles& tiles = block.tiles;
   if (tiles.words.part_bytes != 0) tensors.word_map = map_of_weights(descriptor, tiles.words, arguments);
   if (tiles.scales.part_bytes != 0) {
@@ -76,12 +78,14 @@ gemm::GemmDescriptor describe(const W4a16Gemm& descriptor) {
           .bias = descriptor.bias,
           .residual = descriptor.residual,
           .batch_invariant = descriptor.batch_invariant,
-          .atomic_splits = descriptor.atomic_splits};
+          .atomic_splits = descriptor.atomic_splits,
+          .layers = descriptor.layers};
 }
 
-gemm::Problem problem_of(const cubit_w4a16_gemm_arguments& arguments) {
+gemm::Problem problem_of(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments& arguments) {
+  check_layers(descriptor, {arguments.n, arguments.n_2, arguments.n_3});
   return {.m = arguments.m,
-          .n = arguments.n,
+          .n = arguments.n + arguments.n_2 + arguments.n_3,
           .k = arguments.k,
           .decomposition = static_cast<gemm::Decomposition>(arguments.decomposition),
           .splits = arguments.splits,
@@ -91,16 +95,17 @@ gemm::Problem problem_of(const cubit_w4a16_gemm_arguments& arguments) {
           .activations = arguments.activations,
           .bias = arguments.bias,
           .residual = arguments.residual,
-          .output = arguments.output};
+          .output = arguments.output,
+          .more_columns = {arguments.n_2, arguments.n_3}};
 }
 
 gemm::Schedule choose_schedule(const gemm::BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments,
                                const runtime::DeviceFacts& device) {
-  return gemm::choose_schedule(block, problem_of(arguments), device);
+  return gemm::choose_schedule(block, problem_of({}, arguments), device);
 }
 
 bool serves_sizes(const gemm::BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments) {
-  return gemm::serves_sizes(block, problem_of(arguments));
+  return gemm::serves_sizes(block, problem_of({}, arguments));
 }
 
 }  // namespace cubit::ops::w4a16_gemm

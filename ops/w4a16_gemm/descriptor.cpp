@@ -42,6 +42,10 @@ std::vector<Field<W4a16Gemm>> make_fields() {
       gemm::function_field(&Descriptor::function),
       gemm::bias_field(&Descriptor::bias),
       gemm::residual_field(&Descriptor::residual),
+      number_field<Descriptor>({"layers", "1, 2, 3", "1",
+                                "layers of a checkpoint that share the activations: each has tensors of its own, and "
+                                "an output row has the columns of all; 2 with silu_gate: gate and up-projection"},
+                               &Descriptor::layers, {1, 2, 3}),
       number_field<Descriptor>(
           {"alignment", "16, 4", "16", "bytes that qweight and its rows are a multiple of (awq only)"},
           &Descriptor::alignment, {16, 4}),
@@ -79,6 +83,11 @@ void check_fields(const W4a16Gemm& descriptor, std::string_view text) {
   if (descriptor.bits == 8 && descriptor.tile_m > 32)
     refuse(text, "two stages of 64 rows and of weights of 8 bits do not fit the shared memory of every architecture",
            "ask for tile_m=8, 16 or 32, which compute any number of rows");
+  if (descriptor.layers == 3 && descriptor.is_gated())
+    refuse(text, "function=silu_gate has one layer of gates and one of up-projections, not a third one",
+           "ask for layers=2, or for layers=1 if one layer has both");
+  if (descriptor.layers > 1 && descriptor.is_dense())
+    refuse(text, "there is no kernel of several layers of dense weights yet", "leave layers out");
   if (auto broken = gemm::why_no_order(descriptor)) refuse(text, std::move(broken->rule), std::move(broken->remedy));
 }
 

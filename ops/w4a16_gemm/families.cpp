@@ -7,6 +7,11 @@ namespace cubit::ops::w4a16_gemm {
 
 BrokenRule rule_of_dense_weights() { return {"there is no kernel of dense weights yet", "leave family out"}; }
 
+BrokenRule rule_of_layers() {
+  return {"its tensor maps belong to one layer of weights",
+          "leave family and tile_n out, and ask for tile_m=8, 16, 32 or 64, or launch each layer by itself"};
+}
+
 const FamilyList<GemmFamily>& families() {
   static const std::array kAll = {&sm80::family(), &sm90::family(), &sm90_persistent::family(), &sm75::family()};
   static const FamilyList<GemmFamily> kList = {

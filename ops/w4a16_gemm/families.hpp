@@ -30,6 +30,9 @@ class OnePlanFamily : public GemmFamily {
   }
 };
 
+/// Why a family whose kernels have one layer does not serve a descriptor that has several.
+BrokenRule rule_of_layers();
+
 /// Why a family without dense weights does not serve a descriptor that has them.
 BrokenRule rule_of_dense_weights();
 

@@ -6,11 +6,17 @@
 #include "ops/argument_checks.hpp"
 #include "ops/w4a16_gemm/description.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
+#include "templates/gemm/gemm_lanes.h"
 
 namespace cubit::ops::w4a16_gemm {
 namespace {
 
 using Arguments = cubit_w4a16_gemm_arguments;
+
+struct NamedPointer {
+  const char* name;
+  const void* data;
+};
 
 void check_dense_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
@@ -31,9 +37,16 @@ void check_weights(const W4a16Gemm& descriptor, const Arguments& arguments) {
   if (descriptor.is_dense()) return check_dense_weights(descriptor, arguments);
   require_argument(arguments.weight_stride == 0, "weight_stride", "it goes with format=dense only",
                    arguments.weight_stride);
-  check_rows_of_words(descriptor, arguments.n);
-  require_alignment("qweight", arguments.qweight, nullptr, 0, 4, descriptor.alignment);
-  if (stores_zeros(descriptor)) require_alignment("qzeros", arguments.qzeros, nullptr, 0, 4, descriptor.bits);
+  const auto check_layer = [&](int n, const NamedPointer& qweight, const NamedPointer& qzeros) {
+    check_rows_of_words(descriptor, n);
+    require_alignment(qweight.name, qweight.data, nullptr, 0, 4, descriptor.alignment);
+    if (stores_zeros(descriptor)) require_alignment(qzeros.name, qzeros.data, nullptr, 0, 4, descriptor.bits);
+  };
+  check_layer(arguments.n, {"qweight", arguments.qweight}, {"qzeros", arguments.qzeros});
+  if (descriptor.layers > 1)
+    check_layer(arguments.n_2, {"qweight_2", arguments.qweight_2}, {"qzeros_2", arguments.qzeros_2});
+  if (descriptor.layers > 2)
+    check_layer(arguments.n_3, {"qweight_3", arguments.qweight_3}, {"qzeros_3", arguments.qzeros_3});
 }
 
 /// The error's remedy where rows of AWQ words are not as aligned as the descriptor says.
@@ -53,11 +66,36 @@ void check_tensors(const W4a16Gemm& descriptor, const Arguments& arguments) {
                    arguments.groups);
   check_weights(descriptor, arguments);
   gemm::require_16_bytes("scales", arguments.scales);
+  gemm::require_16_bytes("scales_2", arguments.scales_2);
+  gemm::require_16_bytes("scales_3", arguments.scales_3);
+  gemm::require_16_bytes("bias_2", arguments.bias_2);
+  gemm::require_16_bytes("bias_3", arguments.bias_3);
   if (descriptor.activation_order) gemm::require_16_bytes("g_idx", arguments.g_idx);
 }
 
 std::int64_t row_stride_of_weights(const Arguments& arguments) {
   return arguments.weight_stride == 0 ? arguments.k : arguments.weight_stride;
+}
+
+std::int64_t columns_of_layers(const LayerColumns& columns) { return columns[0] + columns[1] + columns[2]; }
+
+void check_layers(const W4a16Gemm& descriptor, const LayerColumns& columns) {
+  constexpr const char* kNames[] = {"n", "n_2", "n_3"};
+  constexpr std::int64_t kMost = std::int64_t{gemm::kMostColumnTiles} * gemm_lanes::kBlockColumns;
+  for (int layer = 1; layer < gemm::kMostLayers; ++layer) {
+    require_argument(columns[layer] == 0 || layer < descriptor.layers, kNames[layer],
+                     layer == 1 ? "it goes with layers=2 and 3 only, and must be 0 else"
+                                : "it goes with layers=3 only, and must be 0 else",
+                     columns[layer]);
+  }
+  if (descriptor.layers == 1) return;
+  for (int layer = 0; layer < descriptor.layers; ++layer)
+    require_argument(columns[layer] >= 8 && columns[layer] <= kMost && columns[layer] % 8 == 0, kNames[layer],
+                     "it must be a multiple of 8 from 8 to 16776960", columns[layer]);
+  require_argument(!descriptor.is_gated() || columns[1] == columns[0], "n_2",
+                   "function=silu_gate has as many up-projection columns as gate columns: n_2 must be n", columns[1]);
+  require_argument(columns_of_layers(columns) <= kMost, "n + n_2 + n_3", "all layers have at most 16776960 columns",
+                   columns_of_layers(columns));
 }
 
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -78,7 +116,7 @@ void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n) {
                   remedy_of_unaligned_rows(descriptor));
   }
   // The up-projection columns of a gated block begin n / 2 columns after its gate columns.
-  if (descriptor.is_gated() && row_bytes / 2 % descriptor.alignment != 0) {
+  if (descriptor.is_gated() && descriptor.layers == 1 && row_bytes / 2 % descriptor.alignment != 0) {
     throw Failure(Status::invalid_argument, fmt::format("n = {}", n),
                   fmt::format("the second half of a row of qweight begins at byte {}, not a multiple of alignment={}",
                               row_bytes / 2, descriptor.alignment),

@@ -21,7 +21,8 @@ class W4a16GemmOperator final : public gemm::GemmOperator<W4a16Gemm, cubit_w4a16
   std::vector<FieldHelp> fields() const override { return help_of(w4a16_gemm::fields()); }
   const ArgumentTable& arguments() const override { return w4a16_gemm::arguments(); }
   std::string suggest_help() const override {
-    return "tile_m and tile_n of the set's member that launches of m, n, k take, by a performance model of an H200; "
+    return "tile_m and tile_n of the set's member that launches of m, n, k take (n: of all layers), by a performance "
+           "model of an H200; "
            "with batch_invariant=true, activation_order=true or family sm75, which nobody has timed, the smallest "
            "tile_m that holds the rows";
   }

@@ -47,7 +47,7 @@ int zero_offset(const W4a16Gemm& descriptor);       ///< added to a stored zero 
 int word_weights(const W4a16Gemm& descriptor);      ///< weights in a word of qweight, and zeros in a word of qzeros
 int groups_of(const W4a16Gemm& descriptor, int k);  ///< groups of all of k
 int stage_groups(const W4a16Gemm& descriptor);      ///< groups of a stage; 1 if one group is all of k
-int output_columns(const W4a16Gemm& descriptor, int n);
+int output_columns(const W4a16Gemm& descriptor, int n);  ///< of n columns of the weights, of all layers
 
 /// The member of the descriptor's set that launches of `m` rows (0 is as 1) take; the descriptor itself if it names one
 /// kernel. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no member has a kernel.
@@ -60,10 +60,19 @@ W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runti
 /// descriptor has that decomposition.
 void check_decomposition(const W4a16Gemm& descriptor, int decomposition);
 
-/// Throws Failure(invalid_argument) for sizes that the descriptor rules out, of launches and of problems.
+/// Columns of each layer; 0 for a layer that there is not.
+using LayerColumns = std::array<std::int64_t, 3>;
+std::int64_t columns_of_layers(const LayerColumns& columns);  ///< of all of them
+
+/// Throws Failure(invalid_argument) for numbers of columns of layers that the descriptor rules out. Descriptors of one
+/// layer have no rule for the first number here: see check_sizes().
+void check_layers(const W4a16Gemm& descriptor, const LayerColumns& columns);
+
+/// Throws Failure(invalid_argument) for sizes that the descriptor rules out, of launches and of problems. `n`: columns
+/// of all layers.
 void check_sizes(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k);
-/// Throws Failure(invalid_argument) if rows of words of `n` columns are not as aligned as the descriptor says, which is
-/// a rule of launches alone.
+/// Throws Failure(invalid_argument) if rows of words of a layer of `n` columns are not as aligned as the descriptor
+/// says, which is a rule of launches alone.
 void check_rows_of_words(const W4a16Gemm& descriptor, std::int64_t n);
 
 }  // namespace w4a16_gemm

@@ -17,7 +17,7 @@ static_assert(has_value(CUBIT_W8A8_AUTOMATIC, gemm::Decomposition::automatic) &&
               has_value(CUBIT_W8A8_STREAM_K, gemm::Decomposition::stream_k) &&
               has_value(CUBIT_W8A8_SPLIT_K_ATOMIC, gemm::Decomposition::split_k_atomic));
 
-gemm::Problem problem_of(const Arguments& arguments) {
+gemm::Problem problem_of(const W8a8Gemm& /*descriptor*/, const Arguments& arguments) {
   return {.m = arguments.m,
           .n = arguments.n,
           .k = arguments.k,

@@ -16,10 +16,36 @@
 #include "core/types.cuh"
 #include "gemm/activation_functions.cuh"
 #include "kernels/gemm_arguments.h"
+#include "weight_format/fused_gemm_arguments.h"
 
 namespace cubit {
 
-template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual>
+/// Finds the biases of neighbouring columns of the weights. One tensor has the biases of all columns.
+struct OneBias {
+  static __device__ __forceinline__ const char* at(const GemmArguments& args, int64 byte) {
+    return static_cast<const char*>(args.bias) + byte;
+  }
+};
+
+/// Finds them where each layer has a tensor of biases. `args` are FusedGemmArguments.
+struct FusedBias {
+  static __device__ __forceinline__ const char* at(const GemmArguments& args, int64 byte) {
+    const auto& [second, third] = static_cast<const FusedGemmArguments&>(args).more;
+    const void* bias = args.bias;
+    int first = 0;
+    if (byte >= 2 * static_cast<int64>(second.first_column)) {
+      bias = second.bias;
+      first = second.first_column;
+    }
+    if (byte >= 2 * static_cast<int64>(third.first_column)) {
+      bias = third.bias;
+      first = third.first_column;
+    }
+    return static_cast<const char*>(bias) + (byte - 2 * static_cast<int64>(first));
+  }
+};
+
+template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual, class Bias = OneBias>
 struct GemmEpilogue {
   static constexpr bool kGated = kIsGated;
 
@@ -46,7 +72,7 @@ struct GemmEpilogue {
                                                   float (&result)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) result[i] = values[i];
-    if constexpr (kBias) add(static_cast<const char*>(args.bias) + byte, result);
+    if constexpr (kBias) add(Bias::at(args, byte), result);
   }
 
   /// Uses an ordinary load instead of a read-only one, because the residual may be the output itself.

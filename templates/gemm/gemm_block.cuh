@@ -17,6 +17,7 @@
 #include "gemm/gemm_lanes.h"
 #include "gemm/partial_sums.cuh"
 #include "gemm/split_k.cuh"
+#include "gemm/tile_columns.cuh"
 #include "kernels/gemm_arguments.h"
 
 namespace cubit {
@@ -68,7 +69,8 @@ constexpr int kGateWarps = kIntraBlockSplitK ? 1 : plan::kWarps / 2;
 /// Index of the warp's columns: warps with the same columns have the same index.
 __device__ __forceinline__ int column_warp() { return kIntraBlockSplitK ? 0 : warp_index(); }
 
-/// Column of the weights at offset `place` of the block's columns, or -1 if the weights have no such column.
+/// Column of the weights at offset `place` of the block's columns, or -1 if the weights, or the layer that the tile
+/// belongs to, have no such column. `args` are those of the kernel.
 __device__ __forceinline__ int weight_column(const GemmArguments& args, int column_tile, int place) {
   const int block = column_tile * plan::kTileN;
   if constexpr (plan::Epilogue::kGated) {
@@ -76,7 +78,10 @@ __device__ __forceinline__ int weight_column(const GemmArguments& args, int colu
     const int column = block / 2 + place % (plan::kTileN / 2);
     return column < half ? column + place / (plan::kTileN / 2) * half : -1;
   } else {
-    return block + place < args.n ? block + place : -1;
+    const TileColumns columns =
+        columns_of_tile<plan::kTileN>(static_cast<const Weights::Arguments&>(args), column_tile);
+    const int first = block + columns.shift;
+    return first + place < columns.end ? first + place : -1;
   }
 }
 

@@ -37,6 +37,9 @@
 //
 // Batch invariance: the split-K slices are the same for any number of rows; see batch_invariant_split_k.cuh.
 //
+// Several layers: tiles are counted layer by layer (tile_columns.cuh), and the copies of a tile read the tensors of the
+// layer that has the tile's columns (weight_format/packed_layers.cuh).
+//
 // Activation order: stages have no scales and zeros, and no group ends within the loop; see w4_activation_order.cuh.
 //
 // Overlapping launches: the kernel waits for the preceding kernel of the stream before it reads anything. The next

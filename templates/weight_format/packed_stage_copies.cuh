@@ -12,14 +12,15 @@
 #include "core/types.cuh"
 #include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "weight_format/packed_gemm_arguments.h"
+#include "weight_format/packed_layers.cuh"
 
 namespace cubit {
 
-/// Quantisation groups of kGroup values along k; 0: one group spans all of k.
-template <int kGroup>
+/// Quantisation groups of kGroup values along k; 0: one group spans all of k. `LayerType`: see packed_layers.cuh.
+template <int kGroup, class LayerType = OneLayer>
 struct PackedGroups {
-  using Arguments = PackedGemmArguments;
+  using Layer = LayerType;
+  using Arguments = typename Layer::Arguments;
   static constexpr bool kIsOneGroup = kGroup == 0;
   static constexpr int kStageGroups = kIsOneGroup ? 1 : gemm_lanes::kStageK / kGroup;  ///< groups of a stage
   static constexpr bool kStagesFactors = !kIsOneGroup;
@@ -28,16 +29,21 @@ struct PackedGroups {
 template <class Weights, class Block>
 class PackedWordCopies {
  public:
-  __device__ __forceinline__ PackedWordCopies(const PackedGemmArguments& args, const WorkTile& work_tile,
+  __device__ __forceinline__ PackedWordCopies(const typename Weights::Arguments& args, const WorkTile& work_tile,
                                               typename Block::Thread ring_thread)
-      : args_(args) {
+      : layer_(args) {
     const int thread = ring_thread.index();
     const int first = work_tile.first * gemm_lanes::kStageK;
     const gemm_lanes::Place word = vector(0, thread);
     const int column = Block::weight_column(args, work_tile.column_tile, thread % kRowVectors * kVectorColumns);
     has_words_ = column >= 0;
-    src_ = static_cast<const char*>(args.weights) + (first / Weights::kWordK + word.row) * Weights::row_bytes(args.n) +
-           (has_words_ ? Weights::word_byte(column) : 0);
+    layer_.find(column);
+    // Addresses come from the arguments and not from the member: with one layer the compiler then makes the same code
+    // as without layers.
+    typename Weights::Layer layer(args);
+    layer.find(column);
+    src_ = layer.words() + (first / Weights::kWordK + word.row) * Weights::row_bytes(layer.columns()) +
+           (has_words_ ? Weights::word_byte(layer.place(column)) : 0);
 #pragma unroll
     for (int i = 0; i < kPeriod; ++i) {
       const gemm_lanes::Place at = vector(i, thread);
@@ -54,7 +60,7 @@ class PackedWordCopies {
     for (int i = 0; i < kCopies; ++i) {
       const bool valid = has_words_ && (kAllK || vector(i, 0).row < rows);
       held_.start(i, stage + place(i), src_, valid);  // access: cp.async of words
-      src_ += Block::kThreads / kRowVectors * Weights::row_bytes(args_.n);
+      src_ += Block::kThreads / kRowVectors * Weights::row_bytes(layer_.columns());
     }
   }
 
@@ -84,7 +90,7 @@ class PackedWordCopies {
     return places_[i % kPeriod] + (Weights::word_at(at.row, at.byte) - Weights::word_at(first.row, first.byte));
   }
 
-  const PackedGemmArguments& args_;
+  typename Weights::Layer layer_;
   const char* src_;  // of the thread's first vector in the next stage
   // Offsets in a stage of the thread's first vectors, one for each copy of a swizzle period. Within a period the
   // distance between two copies depends on the thread. From one period to the next the distance is a constant.
@@ -97,17 +103,20 @@ class PackedWordCopies {
 template <class Weights, class Block, int kGroup, bool kStoredZeros>
 class PackedFactorCopies {
  public:
-  __device__ __forceinline__ PackedFactorCopies(const PackedGemmArguments& args, const WorkTile& work_tile)
-      : args_(args) {
+  __device__ __forceinline__ PackedFactorCopies(const typename Weights::Arguments& args, const WorkTile& work_tile)
+      : layer_(args) {
     const int column = Block::weight_column(args, work_tile.column_tile, 8 * own_lane());
     has_factors_ = column >= 0;
+    layer_.find(column);
+    typename Weights::Layer layer(args);  // as in PackedWordCopies
+    layer.find(column);
     const int64 group =
         (Weights::kIsOneGroup ? 0 : work_tile.first * static_cast<int64>(Weights::kStageGroups)) + own_group();
-    const int64 factor = group * args.n + max(0, column);
-    scales_ = static_cast<const char*>(args.scales) + 2 * factor;
+    const int64 factor = group * layer.columns() + max(0, layer.place(column));
+    scales_ = layer.scales() + 2 * factor;
     scales_at_ = settled(own_group() * kScaleRowBytes + 16 * own_lane());
     if constexpr (kStoredZeros) {
-      zeros_ = static_cast<const char*>(args.qzeros) + factor / kZeroColumns;
+      zeros_ = layer.zeros() + factor / kZeroColumns;
       zeros_at_ = settled(Block::kZerosAt + own_group() * kZeroRowBytes + kZeroCopyBytes * own_lane());
     }
   }
@@ -121,14 +130,14 @@ class PackedFactorCopies {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const bool valid = has_factors_ && (kAllK || (own + i * kAtOnce) * kGroup < k_left);
-      const int64 factors = i * kAtOnce * static_cast<int64>(args_.n);
+      const int64 factors = i * kAtOnce * static_cast<int64>(layer_.columns());
       scales_held_.start(i, scales + scale_place(i), scales_ + 2 * factors, valid);  // access: cp.async of scales
       if constexpr (kStoredZeros) {
         const char* const src = zeros_ + factors / kZeroColumns;
         zeros_held_.start(i, scales + zero_place(i), src, valid);  // access: cp.async of zeros
       }
     }
-    const int64 groups = static_cast<int64>(count) * args_.n;
+    const int64 groups = static_cast<int64>(count) * layer_.columns();
     scales_ += 2 * groups;
     if constexpr (kStoredZeros) zeros_ += groups / kZeroColumns;
   }
@@ -161,7 +170,7 @@ class PackedFactorCopies {
   static __device__ __forceinline__ int own_group() { return Block::kIsWarp ? lane_index() / kLanes : warp_index(); }
   static __device__ __forceinline__ int own_lane() { return Block::kIsWarp ? lane_index() % kLanes : lane_index(); }
 
-  const PackedGemmArguments& args_;
+  typename Weights::Layer layer_;
   const char* scales_;  // source of the lane's scales in the next stage
   const char* zeros_;   // source of the lane's zeros in the next stage
   // Offsets from the beginning of a stage's scales.

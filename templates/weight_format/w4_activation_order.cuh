@@ -28,14 +28,15 @@ struct OrderedFactors {
   float scale[4];
   float zero[4];
 
-  template <int kBits, bool kStoredZeros, int kZeroOffset>
-  __device__ __forceinline__ void load(const PackedGemmArguments& args, int group, int column) {
+  /// `column`: index among the layer's columns.
+  template <int kBits, bool kStoredZeros, int kZeroOffset, class Layer>
+  __device__ __forceinline__ void load(const Layer& layer, int group, int column) {
     constexpr int kInWord = 32 / kBits;
-    const int64 at = group * static_cast<int64>(args.n) + column;
+    const int64 at = group * static_cast<int64>(layer.columns()) + column;
     uint32 pairs[2];
-    load_global<2, 8>(pairs, static_cast<const char*>(args.scales) + 2 * at);
+    load_global<2, 8>(pairs, layer.scales() + 2 * at);
     uint32 word[1] = {0};
-    if constexpr (kStoredZeros) load_global<1, 4>(word, static_cast<const char*>(args.qzeros) + at / kInWord * 4);
+    if constexpr (kStoredZeros) load_global<1, 4>(word, layer.zeros() + at / kInWord * 4);
     const uint32 stored = word[0] >> (column % kInWord * kBits);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -74,16 +75,20 @@ struct OrderedWords : Packed {
   }
 
   static __device__ __forceinline__ void dequantise(uint32 (&terms)[kTerms][4][4], const Words& words,
-                                                    const PackedGemmArguments& args, const Groups& groups, int column) {
+                                                    const typename Packed::Arguments& args, const Groups& groups,
+                                                    int column) {
     using Values = Pair<Element>;
+    typename Packed::Layer layer(args);
+    layer.find(column);
+    const int place = layer.place(column);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int one = Packed::kBits == 4 ? j : 2 * j;
       const int other = Packed::kBits == 4 ? j + 4 : 2 * j + 1;
       OrderedFactors first;
       OrderedFactors second;
-      first.load<Packed::kBits, kStoredZeros, kZeroOffset>(args, groups.of[one], column);
-      second.load<Packed::kBits, kStoredZeros, kZeroOffset>(args, groups.of[other], column);
+      first.load<Packed::kBits, kStoredZeros, kZeroOffset>(layer, groups.of[one], place);
+      second.load<Packed::kBits, kStoredZeros, kZeroOffset>(layer, groups.of[other], place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float low = (static_cast<float>(Packed::number(words, i, one)) - first.zero[i]) * first.scale[i];

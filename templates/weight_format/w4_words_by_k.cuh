@@ -12,6 +12,7 @@
 // Interface of a weight operand of the loop with mma.sync (sm80_gemm.cuh). A strip has 32 columns, a step has 64 bytes
 // of activations along k; a lane has four columns of a strip.
 //   Arguments                          kernel arguments: GemmArguments and what the operand adds
+//   Layer                              packed weights alone: see packed_layers.cuh
 //   kStageGroups                       quantisation groups of a stage, each with zeros and scales (factors); at least 1
 //   kIsOneGroup, kStagesFactors        one group spans all of k; stages have factors
 //   kHalvesAreProducts                 product p of a step has values 16p … 16p + 15 along k; only for groups of 16
@@ -49,8 +50,9 @@ namespace cubit {
 
 /// kWordsAt maps (row, byte) to an offset in the words of a stage. kGroup: values along k per quantisation group; 0 if
 /// one group spans all of k. Without kStoredZeros every zero is kZeroOffset.
-template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset>
-struct W4WordsByK : PackedGroups<kGroup> {
+template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset,
+          class LayerType = OneLayer>
+struct W4WordsByK : PackedGroups<kGroup, LayerType> {
   static constexpr bool kDequantises = false;
   static constexpr bool kHalvesAreProducts = false;
   static constexpr int kBits = 4;

@@ -17,8 +17,9 @@
 
 namespace cubit {
 
-template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset>
-struct W4WordsByN : PackedGroups<kGroup> {
+template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset,
+          class LayerType = OneLayer>
+struct W4WordsByN : PackedGroups<kGroup, LayerType> {
   static_assert(kStoredZeros);
   static constexpr bool kDequantises = false;
   static constexpr bool kHalvesAreProducts = true;

@@ -17,8 +17,9 @@
 
 namespace cubit {
 
-template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset>
-struct W8WordsByK : PackedGroups<kGroup> {
+template <class Element, int (*kWordsAt)(int, int), int kGroup, bool kStoredZeros, int kZeroOffset,
+          class LayerType = OneLayer>
+struct W8WordsByK : PackedGroups<kGroup, LayerType> {
   static constexpr bool kDequantises = false;
   static constexpr bool kHalvesAreProducts = false;
   static constexpr int kBits = 8;

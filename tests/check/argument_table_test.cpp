@@ -67,6 +67,8 @@ const std::vector<TableCase>& cases() {
       {"w4a16_gemm:format=dense,tile_m=64,bias=true", {{"m", 3}, {"n", 64}, {"k", 264}}},
       {"w4a16_gemm:format=dense,tile_m=64,element=bf16,function=silu_gate,residual=true",
        {{"m", 3}, {"n", 64}, {"k", 264}}},
+      {"w4a16_gemm:layers=3,bias=true,residual=true", {{"m", 3}, {"n", 64}, {"n_2", 16}, {"n_3", 32}, {"k", 256}}},
+      {"w4a16_gemm:layers=2,function=silu_gate,format=awq", {{"m", 3}, {"n", 64}, {"k", 256}}},
       {"w8a8_gemm:bias=true", {{"m", 3}, {"n", 64}, {"k", 48}}},
       {"w8a8_gemm:output=int32", {{"m", 3}, {"n", 64}, {"k", 48}}},
       {"w8a8_gemm:output=int8,activation_scale=tensor,weight_scale=tensor,residual=true,addend=bf16",
@@ -91,8 +93,8 @@ std::vector<std::string> dimensions(std::string_view shape) {
   return list;
 }
 
-/// Whether `extent` may be the size that `text` names: "batch", "4096", "n / 8" or "ceil(k / group_size)". A name
-/// without a size yet takes the extent.
+/// Whether `extent` may be the size that `text` names: "batch", "4096", "n / 8", "ceil(k / group_size)" or "n + n_2". A
+/// name without a size yet takes the extent.
 bool is_size(std::string text, std::int64_t extent, Sizes& sizes) {
   const bool rounds_up = text.starts_with("ceil(") && text.ends_with(")");
   if (rounds_up) text = text.substr(5, text.size() - 6);
@@ -107,6 +109,17 @@ bool is_size(std::string text, std::int64_t extent, Sizes& sizes) {
     const std::int64_t part = value(text.substr(slash + 3));
     if (whole == 0 || part == 0) return true;  // a size that no tensor has named is free
     return extent == (rounds_up ? whole + part - 1 : whole) / part;
+  }
+  if (text.find(" + ") != std::string::npos) {
+    std::int64_t sum = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find(" + ", at), text.size());
+      const auto known = sizes.find(text.substr(at, end - at));
+      if (known == sizes.end()) return true;  // a size that no tensor has named is free
+      sum += known->second;
+      at = end + 3;
+    }
+    return extent == sum;
   }
   if (std::isdigit(static_cast<unsigned char>(text[0])) != 0) return extent == std::stoll(text);
   return sizes.try_emplace(text, extent).first->second == extent;

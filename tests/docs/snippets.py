@@ -70,6 +70,14 @@ extern size_t workspace_bytes;
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-Wno-unused"]
 
 LAYER = "model.layers.0.mlp.down_proj."
+
+
+def w4_layer(name: str, n: int) -> dict[str, tuple[str, list[int], bytes]]:
+    """A layer of k = 512 and n output features in groups of 128, in the layout of gptq."""
+    return {name + ".qweight": ("I32", [64, n], b"\x52\x97"), name + ".qzeros": ("I32", [4, n // 8], b"\x77\x76"),
+            name + ".scales": ("F16", [4, n], b"\x00\x20")}
+
+
 # Files that commands of the pages read: name, then each tensor's type, shape and the bytes that fill it repeatedly.
 STAND_INS = {
     "x.safetensors": {"activations": ("F16", [4, 512], b"\x00\x2c")},
@@ -79,6 +87,11 @@ STAND_INS = {
     "model.safetensors": {LAYER + "qweight": ("I32", [64, 256], b"\x52\x97"),
                           LAYER + "qzeros": ("I32", [4, 32], b"\x77\x77"),
                           LAYER + "scales": ("F16", [4, 256], b"\x00\x20"),
+                          **w4_layer("model.layers.0.self_attn.q_proj", 256),
+                          **w4_layer("model.layers.0.self_attn.k_proj", 64),
+                          **w4_layer("model.layers.0.self_attn.v_proj", 64),
+                          **w4_layer("model.layers.0.mlp.gate_proj", 256),
+                          **w4_layer("model.layers.0.mlp.up_proj", 256),
                           "lm_head.weight": ("F16", [256, 512], b"\x66\x2e")},
     "dense.safetensors": {"model.layers.0.mlp.up_proj.weight": ("F16", [256, 512], b"\x66\x2e")},
     "x8.safetensors": {"activations": ("I8", [4, 512], b"\x11\xe2"),

@@ -65,7 +65,8 @@ const Translation<Toy, ToyArguments> kTranslation = {
     .struct_name = "toy_arguments",
     .describe = describe,
     .pointer_checks = [](const Toy&) { return PointerChecks(); },
-    .problem = [](const ToyArguments& arguments) { return toy::problem_of(arguments.m, arguments.n, arguments.k); },
+    .problem = [](const Toy&,
+                  const ToyArguments& arguments) { return toy::problem_of(arguments.m, arguments.n, arguments.k); },
     .check_tensors = [](const Toy&, const ToyArguments&) {},
     .weights = [](const Toy&, const BlockPlan&,
                   const ToyArguments& arguments) { return WeightTensors{.words = arguments.weights}; }};

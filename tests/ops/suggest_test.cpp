@@ -79,7 +79,7 @@ std::string fastest_tile(const char* text, int m, int n, int k) {
   sizes.n = n;
   sizes.k = k;
   sizes.activation_stride = k;
-  return tile_of(choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of(sizes), h200())).text());
+  return tile_of(choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of({}, sizes), h200())).text());
 }
 
 /// Each of these tiles was the fastest of all measured tiles: bench/notes/w4a16_gemm.md. The tiles are written as
@@ -137,7 +137,7 @@ Losses losses_of(const w4a16_gemm::GemmChoice& choice, const std::string& file_n
     launch.n = sizes[1];
     launch.k = sizes[2];
     launch.activation_stride = launch.k;
-    const std::string text = choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of(launch), device)).text();
+    const std::string text = choice.member(choice.choose_by_sizes(w4a16_gemm::problem_of({}, launch), device)).text();
     if (!times.contains(text)) {
       ++losses.unmeasured;
       continue;

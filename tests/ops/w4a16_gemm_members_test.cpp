@@ -345,7 +345,8 @@ class Losses {
     const auto sizes = arguments_of(m, n, k);
     double best = std::numeric_limits<double>::infinity();
     for (const auto& block : all_) best = std::min(best, modelled(block, sizes, device_));
-    return modelled(members_[choice_.choose_by_sizes(w4a16_gemm::problem_of(sizes), device_)], sizes, device_) / best -
+    return modelled(members_[choice_.choose_by_sizes(w4a16_gemm::problem_of({}, sizes), device_)], sizes, device_) /
+               best -
            1;
   }
 

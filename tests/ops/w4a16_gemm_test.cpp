@@ -203,7 +203,7 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
             "descriptor \"w4a16_gemm:batch_invariant=2\": 2 is not a value of batch_invariant; accepted: false, true");
   EXPECT_EQ(sentence("w4a16_gemm:speed=1"),
             "descriptor \"w4a16_gemm:speed=1\": w4a16_gemm has no field speed; accepted fields: format, bits, "
-            "group_size, element, tile_m, tile_n, activation_order, function, bias, residual, alignment, "
+            "group_size, element, tile_m, tile_n, activation_order, function, bias, residual, layers, alignment, "
             "batch_invariant, atomic_splits, family");
 }
 

@@ -27,12 +27,13 @@ inline W4a16Gemm gemm_descriptor(const Combination& c) {
           .function = static_cast<GemmFunction>(c[5]),
           .bias = c[6] != 0,
           .residual = c[7] != 0,
+          .layers = 1 + c[14],
           .alignment = c[8] == 0 ? 16 : 4,
           .batch_invariant = c[9] != 0,
           .atomic_splits = c[13] != 0,
           .family = kFamilies[c[11]]};
 }
-inline const std::vector<int> kGemmCounts = {5, 5, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2};
+inline const std::vector<int> kGemmCounts = {5, 5, 2, 9, 2, 6, 2, 2, 2, 2, 2, 5, 7, 2, 3};
 
 /// Whether family sm90_persistent alone has such tiles or weights, or the descriptor names that family.
 inline bool is_persistent_gemm(const W4a16Gemm& descriptor) {
@@ -44,6 +45,11 @@ inline bool is_legal_gemm(const Combination& c) {
   const bool awq = descriptor.format == W4Format::awq;
   if (descriptor.bits == 8 && (awq || descriptor.tile_m > 32)) return false;
   if (descriptor.alignment != 16 && !awq) return false;
+  if (descriptor.layers > 1) {
+    const bool is_of_mma_sync = !is_persistent_gemm(descriptor) && descriptor.family != "sm90" &&
+                                (descriptor.tile_n == 256 || descriptor.tile_n <= 64);
+    if (!is_of_mma_sync || (descriptor.is_gated() && descriptor.layers > 2)) return false;
+  }
   const W4a16Gemm standard;
   if (descriptor.is_dense() && (descriptor.bits != standard.bits || descriptor.group_size != standard.group_size))
     return false;
@@ -84,8 +90,10 @@ inline std::vector<W4a16Gemm> gemm_descriptors_of(const std::vector<Combination>
 }
 }  // namespace detail
 
+/// Of one layer.
 inline std::vector<W4a16Gemm> all_gemm_descriptors() {
-  return detail::gemm_descriptors_of(all_combinations(kGemmCounts, is_legal_gemm));
+  return detail::gemm_descriptors_of(
+      all_combinations(kGemmCounts, [](const Combination& c) { return c[14] == 0 && is_legal_gemm(c); }));
 }
 
 /// Pairwise cover. Some descriptors name a family that only some architectures have.

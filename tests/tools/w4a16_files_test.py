@@ -143,6 +143,58 @@ class Files(unittest.TestCase):
         content = dict(layer.gptq(stored_less=1), g_idx=("I32", [K], struct.pack(f"<{K}i", *layer.groups)))
         self.expect(self.run_file(f"w4a16_gemm:group_size=32,{TILES},activation_order=true", content), layer.product())
 
+    def checkpoint_of(self, layers):
+        """The files of a run: activations, and a checkpoint with the layers, by name."""
+        first = next(iter(layers.values()))
+        content = {f"{name}.{part}": tensor for name, layer in layers.items()
+                   for part, tensor in layer.items() if part != "activations"}
+        return {"in.safetensors": safetensors({"activations": first["activations"]}),
+                "model.safetensors": safetensors(content)}
+
+    def test_three_layers_in_one_launch(self):
+        layers = [Layer(seed) for seed in (31, 32, 33)]
+        for layer in layers:
+            layer.activations = layers[0].activations
+        for form, pack in (("gptq", lambda layer: layer.gptq(stored_less=1)), ("awq", Layer.awq)):
+            files = self.checkpoint_of({name: pack(layer) for name, layer in zip("qkv", layers)})
+            output = self.run_files(f"w4a16_gemm:format={form},group_size=32,{TILES}", files, "--weights",
+                                    "@/model.safetensors", "--layer", "q", "--layer", "k", "--layer", "v")
+            self.expect(output, [sum(rows, []) for rows in zip(*(layer.product() for layer in layers))])
+
+    def test_gate_and_up_projection_as_two_layers(self):
+        gate, up = Layer(34), Layer(35)
+        up.activations = gate.activations
+        files = self.checkpoint_of({"gate": gate.gptq(stored_less=1), "up": up.gptq(stored_less=1)})
+        output = self.run_files(f"w4a16_gemm:group_size=32,{TILES},function=silu_gate", files, "--weights",
+                                "@/model.safetensors", "--layer", "gate", "--layer", "up")
+        self.expect(output, [[g / (1 + math.exp(-g)) * u for g, u in zip(*rows)]
+                             for rows in zip(gate.product(), up.product())])
+
+    def test_layers_that_one_launch_does_not_take(self):
+        one, other = Layer(36), Layer(37)
+        random.Random(8).shuffle(other.groups)
+        order = {layer: ("I32", [K], struct.pack(f"<{K}i", *layer.groups)) for layer in (one, other)}
+        files = self.checkpoint_of({name: dict(layer.gptq(stored_less=1), g_idx=order[layer])
+                                    for name, layer in (("a", one), ("b", other))})
+        options = ("--weights", "@/model.safetensors", "--layer", "a", "--layer", "b")
+        self.expect_refused(f"w4a16_gemm:group_size=32,{TILES},activation_order=true", files, options,
+                            "--layer b: its g_idx differs from that of \"a\"")
+        self.expect_refused(f"w4a16_gemm:group_size=32,{TILES},layers=3", files, options,
+                            "has another number of layers; ask for layers=2, or leave layers out")
+        self.expect_refused("w4_quantize", files, options, "2 options --layer: w4_quantize takes one layer")
+        self.expect_refused(f"w4a16_gemm:group_size=32,{TILES}", files, options + ("--layer", "a", "--layer", "b"),
+                            "4 options --layer: one launch takes at most 3 layers")
+
+    def expect_refused(self, descriptor, files, options, sentence):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in files.items():
+                Path(folder, name).write_bytes(data)
+            command = [program, "run", descriptor, "--input", str(Path(folder, "in.safetensors")), "--device", "cpu",
+                       *(option.replace("@", folder) for option in options)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(sentence, done.stderr)
+
     def test_a_packed_layer(self):
         for zeros, bits, form in [(range(16), 4, "gptq_v2"), ([8], 4, "symmetric"), (range(256), 8, "gptq_v2")]:
             layer, size = Layer(17, zeros=zeros, bits=bits), 32 // bits

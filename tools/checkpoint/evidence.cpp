@@ -38,19 +38,22 @@ W4Reading reading_of(const std::string& descriptor) {
 std::string contradictions_of_case(const std::string& descriptor, std::span<const cubit_tensor> inputs,
                                    std::vector<W4Config> configs, bool is_sorted) {
   const cubit_tensor* const activations = tensor_of(inputs, "activations");
-  const cubit_tensor* const scales = tensor_of(inputs, "scales");
-  if (tensor_of(inputs, "qweight") == nullptr || activations == nullptr || scales == nullptr) return {};
   W4Reading reading = reading_of(descriptor);
-  reading.k = activations->shape[1];
-  reading.groups = scales->shape[0];
-  std::vector<std::uint32_t> words;
-  if (const cubit_tensor* const zeros = tensor_of(inputs, "qzeros")) {
-    words.resize(static_cast<std::size_t>(zeros->shape[0] * zeros->shape[1]));
-    std::memcpy(words.data(), zeros->data, words.size() * sizeof words.front());
-  }
   if (is_sorted) reading.activation_order.reset();
   W4Evidence evidence(std::move(configs));
-  evidence.add("", reading, words);
+  for (const char* const suffix : {"", "_2", "_3"}) {
+    const std::string of_layer = suffix;
+    const cubit_tensor* const scales = tensor_of(inputs, "scales" + of_layer);
+    if (tensor_of(inputs, "qweight" + of_layer) == nullptr || activations == nullptr || scales == nullptr) break;
+    reading.k = activations->shape[1];
+    reading.groups = scales->shape[0];
+    std::vector<std::uint32_t> words;
+    if (const cubit_tensor* const zeros = tensor_of(inputs, "qzeros" + of_layer)) {
+      words.resize(static_cast<std::size_t>(zeros->shape[0] * zeros->shape[1]));
+      std::memcpy(words.data(), zeros->data, words.size() * sizeof words.front());
+    }
+    evidence.add(of_layer.empty() ? "layer 1" : "layer " + of_layer.substr(1), reading, words);
+  }
   return evidence.warning();
 }
 

@@ -76,9 +76,9 @@ void ParallelSlice::add_bias(const TensorView& tensor, const W4Slice& slice) {
 ParallelSlice::ParallelSlice(const std::vector<TensorView>& layer, const std::string& descriptor,
                              std::int64_t activations, W4Rank rank) {
   const W4Reading reading = reading_of(descriptor);
-  if (descriptor.find("function=silu_gate") != std::string::npos)
+  if (descriptor.find("function=silu_gate") != std::string::npos && descriptor.find("layers=2") == std::string::npos)
     throw BadInput(descriptor, "--tensor-parallel does not cut gates and up-projections of one tensor",
-                   "leave function=silu_gate out");
+                   "leave function=silu_gate out, or give them as two layers");
   const W4LayerSizes sizes = sizes_of_layer(layer, reading);
   if (activations != sizes.k && activations * rank.size != sizes.k)
     throw BadInput(

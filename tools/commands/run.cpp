@@ -30,7 +30,8 @@ Examples:
       the rows of the tensors choose the field alignment if the operator has it and the descriptor leaves it out
   cubit run w4a16_gemm --weights folder --layer model.layers.0.mlp.down_proj --input activations.safetensors
       reads qweight, scales, … of one layer from a checkpoint: a file, the index of several files (*.json), or the
-      folder; leave --layer out if the tensors' names have no layer, as in the output of w4_quantize
+      folder; leave --layer out if the tensors' names have no layer, as in the output of w4_quantize. With --layer
+      two or three times, one launch multiplies several layers, such as q_proj, k_proj and v_proj
   cubit run gqa_decode:heads_per_kv=8 --random batch=2,context=512,kv_heads=1,seed=7 --check
       compares with the double-precision reference; exit code 1 if the error is over the tolerance; a NaN is an
       infinite error, except where the reference is NaN too

@@ -11,14 +11,13 @@
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
 #include "tools/checkpoint/config.hpp"
-#include "tools/checkpoint/eight_bit_layer.hpp"
 #include "tools/checkpoint/evidence.hpp"
 #include "tools/checkpoint/layer.hpp"
 #include "tools/checkpoint/parallel_slice.hpp"
 #include "tools/checkpoint/permuted_activations.hpp"
-#include "tools/checkpoint/unpacked_layer.hpp"
 #include "tools/kernels/catalogue.hpp"
 #include "tools/options/arguments.hpp"
+#include "tools/options/case_layers.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {
@@ -72,11 +71,6 @@ std::string with_number(const std::string& part, const std::string& descriptor) 
                  fmt::format("accepted: {}, or a number", fmt::join(names, ", ")));
 }
 
-bool has_field(const std::string& descriptor, const char* field) {
-  const nlohmann::json fields = operator_of(descriptor).at("fields");
-  return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
-}
-
 /// Refuses a bias that the descriptor does not add: without the bias the result would differ from the checkpoint's
 /// layer. The message says how to add the bias.
 [[noreturn]] void refuse_bias(const std::string& descriptor, const std::string& layer, const Error& error) {
@@ -84,43 +78,15 @@ bool has_field(const std::string& descriptor, const char* field) {
                  has_field(descriptor, "bias") ? "add bias=true to the descriptor" : error.remedy());
 }
 
-bool has_bias(const CheckpointLayer& layer) {
-  return std::any_of(layer.tensors().begin(), layer.tensors().end(),
-                     [](const TensorView& tensor) { return tensor.name == "bias"; });
-}
-
-/// The tensors of the layer that the operator has. Only an operator of whole linear layers has a bias; w4_quantize
-/// takes the weights of a layer alone.
-std::vector<TensorView> tensors_of(const CheckpointLayer& layer, const std::string& descriptor) {
-  std::vector<TensorView> tensors = layer.tensors();
-  if (layer.is_quantised()) return tensors;
-  if (!has_field(descriptor, "bias"))
-    std::erase_if(tensors, [](const TensorView& tensor) { return tensor.name == "bias"; });
-  // An operator of packed weights refuses the weights before the bias.
-  std::stable_partition(tensors.begin(), tensors.end(),
-                        [](const TensorView& tensor) { return tensor.name == "weights"; });
-  return tensors;
-}
-
 /// Adds to the error about the number of groups which group size the checkpoint states. Does nothing for other errors.
 void refuse_group_size(const std::vector<W4Config>& configs, const Error& error) {
-  if (!std::string_view(error.given()).starts_with("tensor scales [")) return;
+  if (!error.given().starts_with("tensor scales") || error.given().find(" [") == std::string::npos) return;
   for (const W4Config& config : configs) {
     if (!config.group_size) continue;
     throw BadInput(error.given(),
                    fmt::format("{}, and {} says group_size={}", error.why(), config.file, *config.group_size),
                    error.remedy());
   }
-}
-
-/// Refuses a format that would read the words of a packed layer in another way.
-void require_format_of(const UnpackedLayer& layer, const std::string& descriptor) {
-  const std::string field = fmt::format("format={}", layer.format());
-  if (descriptor.find(field + ",") != std::string::npos || descriptor.ends_with(field)) return;
-  throw BadInput(descriptor,
-                 "compressed-tensors has packed this layer, " +
-                     std::string(layer.format() == std::string("symmetric") ? "without zeros" : "with zeros"),
-                 "ask for " + field);
 }
 
 /// The k of the activations, by which a layer is cut.
@@ -135,42 +101,27 @@ std::int64_t k_of_activations(const std::vector<TensorView>& tensors) {
   throw BadInput("--weights", "a checkpoint has no activations", "give the activations with --input");
 }
 
-/// `usual`: the canonical text of the descriptor as the user gave it.
-Case case_from_files(const std::string& usual, const ProblemOptions& options, const Numbers& numbers,
-                     Console& console) {
+/// `given`: the descriptor as the user gave it, with the number of layers. `usual`: its canonical text.
+Case case_from_files(const std::string& given, const std::string& usual, const ProblemOptions& options,
+                     const Numbers& numbers, Console& console) {
   std::optional<SafetensorsFile> file;
   if (options.input) file.emplace(*options.input);
-  std::optional<CheckpointLayer> layer;
-  if (options.weights) layer.emplace(*options.weights, options.layer.value_or(""));
-  std::vector<TensorView> of_layer = layer ? tensors_of(*layer, usual) : std::vector<TensorView>{};
-  std::optional<UnpackedLayer> unpacked;
-  if (is_packed_layer(of_layer)) {
-    unpacked.emplace(of_layer);
-    require_format_of(*unpacked, usual);
-    of_layer = unpacked->tensors();
-  }
-  std::optional<EightBitLayer> eight_bit;
-  if (is_eight_bit_layer(of_layer)) {
-    eight_bit.emplace(of_layer, usual);
-    of_layer = eight_bit->tensors();
-  }
+  std::optional<CaseLayers> layers;
+  if (options.weights) layers.emplace(*options.weights, options.layers, usual);
   std::vector<TensorView> of_file = file ? file->tensors() : std::vector<TensorView>{};
   std::optional<PermutedActivations> permuted;
-  if (const auto permutation = take_permutation(of_layer)) {
+  if (const auto permutation = layers ? layers->take_permutation() : std::nullopt) {
     permuted.emplace(of_file, *permutation);
     of_file = permuted->tensors();
   }
-  std::optional<ParallelSlice> slice;
-  if (options.tensor_parallel) {
-    slice.emplace(of_layer, usual, k_of_activations(of_file), parse_rank(*options.tensor_parallel));
-    of_layer = slice->tensors();
-  }
+  if (options.tensor_parallel) layers->cut(usual, k_of_activations(of_file), parse_rank(*options.tensor_parallel));
+  const std::vector<TensorView> of_layers = layers ? layers->tensors() : std::vector<TensorView>{};
   std::vector<cubit_tensor> inputs;
   append(inputs, of_file);
-  append(inputs, of_layer);
+  append(inputs, of_layers);
   const std::vector<W4Config> configs =
       options.weights ? read_quantisation_configs(*options.weights) : std::vector<W4Config>{};
-  const std::string descriptor = Problem::fit_descriptor(options.descriptor, inputs, numbers);
+  const std::string descriptor = Problem::fit_descriptor(given, inputs, numbers);
   try {
     Case made = {descriptor, Problem(descriptor, inputs, numbers)};
     if (descriptor != usual)
@@ -179,9 +130,12 @@ Case case_from_files(const std::string& usual, const ProblemOptions& options, co
     if (!warning.empty()) console.say(warning);
     return made;
   } catch (const Error& error) {
-    if (layer && has_bias(*layer) && error.given() == "tensor bias")
-      refuse_bias(descriptor, options.layer.value_or(""), error);
-    if (layer && !file && error.given() == "tensors without activations") refuse_weights_alone();
+    constexpr std::string_view kTensor = "tensor ";
+    const std::string_view tensor =
+        std::string_view(error.given()).substr(std::min(kTensor.size(), error.given().size()));
+    if (const CaseLayer* const layer = layers ? layers->layer_of_bias(tensor) : nullptr)
+      refuse_bias(descriptor, layer->name(), error);
+    if (layers && !file && error.given() == "tensors without activations") refuse_weights_alone();
     refuse_group_size(configs, error);
     throw;
   }
@@ -217,9 +171,14 @@ void ProblemOptions::add_to(CLI::App& command, const char* usual_device) {
       "--weights", weights,
       "A checkpoint with the input tensors of one layer: a safetensors file, the index of several files (*.json), "
       "or the folder");
-  command.add_option(
-      "--layer", layer,
-      "The layer of --weights: model.layers.0.mlp.down_proj; leave it out if the tensors' names have no layer");
+  command
+      .add_option(
+          "--layer", layers,
+          "The layer of --weights: model.layers.0.mlp.down_proj; leave it out if the tensors' names have no layer. "
+          "Give "
+          "it two or three times for layers that one launch of w4a16_gemm multiplies: q_proj, k_proj and v_proj, or "
+          "with function=silu_gate gate_proj and up_proj")
+      ->allow_extra_args(false);
   command.add_option("--tensor-parallel", tensor_parallel,
                      "Cut the layer of --weights for one rank: RANK/SIZE, such as 0/4. Activations of all of k cut "
                      "output features, activations of a rank's k cut input features");
@@ -240,9 +199,10 @@ void ProblemOptions::require_another_file(const std::string& option, const std::
 
 Case ProblemOptions::make(Console& console) const {
   require_descriptor_length(descriptor, "");
-  const std::string text = canonical(descriptor);  // a mistake in the descriptor is reported before a mistake in a file
+  const std::string given = with_layers(descriptor, layers.size());
+  const std::string text = canonical(given);  // a mistake in the descriptor is reported before a mistake in a file
   if (input && random) throw BadInput("--input and --random", "exclude each other", kOneWanted);
-  if (layer && !weights) {
+  if (!layers.empty() && !weights) {
     throw BadInput("--layer", "names a layer of a checkpoint, but no checkpoint is given",
                    "give --weights model.safetensors --layer model.layers.0.mlp.down_proj");
   }
@@ -259,7 +219,7 @@ Case ProblemOptions::make(Console& console) const {
   }
   const Numbers launch_numbers = join_numbers();
   if (random) return {text, random_problem(text, *random, launch_numbers)};
-  return case_from_files(text, *this, launch_numbers, console);
+  return case_from_files(given, text, *this, launch_numbers, console);
 }
 
 nlohmann::ordered_json describe_tensors(const std::vector<cubit_tensor>& tensors) {

@@ -24,8 +24,8 @@ struct Case {
 struct ProblemOptions {
   std::string descriptor;
   std::optional<std::string> input;
-  std::optional<std::string> weights;          ///< a checkpoint that holds the tensors of `layer`
-  std::optional<std::string> layer;            ///< none: the checkpoint's tensors belong to one layer without a name
+  std::optional<std::string> weights;          ///< a checkpoint that holds the tensors of `layers`
+  std::vector<std::string> layers;             ///< none: the checkpoint's tensors belong to one layer without a name
   std::optional<std::string> tensor_parallel;  ///< RANK/SIZE: the layer is cut for this rank
   std::optional<std::string> random;
   std::vector<std::string> numbers;  ///< values of --set

@@ -40,6 +40,15 @@ Decision block_decision(const Kernel& kernel, const codegen::Architecture& archi
                       block.shared_memory, allowed, kernel.counted_registers)};
 }
 
+Decision layers_decision(const GemmDescriptor& descriptor) {
+  const bool is_gated = descriptor.is_gated();
+  return {"layers", std::to_string(descriptor.layers),
+          is_gated
+              ? "a block has gate columns of the first layer and up-projection columns of the second"
+              : "tiles are counted layer by layer, so that a block has columns of one layer and finds that layer's "
+                "tensors once per tile"};
+}
+
 }  // namespace
 
 void describe(PlanReport& report, const Kernel& kernel, const codegen::Architecture& architecture) {
@@ -65,6 +74,7 @@ void add_decisions(PlanReport& report, const Kernel& kernel, const std::vector<D
                    Decision stages, const codegen::Architecture& architecture) {
   const BlockPlan& block = kernel.block;
   gemm::add_decisions(report, {mma_sync_tile_decision(block), tile_m_decision(block.descriptor)});
+  if (block.descriptor.layers > 1) gemm::add_decisions(report, {layers_decision(block.descriptor)});
   gemm::add_decisions(report, operands);
   gemm::add_decisions(report, {std::move(warps), copy_decision(kernel)});
   gemm::add_decisions(report, layout_decisions(block.tiles,

@@ -28,9 +28,12 @@ Launch encode_launch(const Kernel& kernel, const ScheduledLaunch& launch, const 
   // Warps that divide a block's k's among them find their part as blocks of a split-K launch find their slice.
   parameters.splits *= block.k_partitions;
   parameters.split_stages = parameters.stages / parameters.splits;
-  if (!block.row_scaling) return make_launch(block, launch.schedule, parameters, device);
-  const ByteGemmArguments scaled = byte_parameters(parameters, weights);
-  return make_launch(block, launch.schedule, std::as_bytes(std::span(&scaled, 1)), device);
+  const auto launch_with = [&](const auto& all) {
+    return make_launch(block, launch.schedule, std::as_bytes(std::span(&all, 1)), device);
+  };
+  if (block.row_scaling) return launch_with(byte_parameters(parameters, weights));
+  if (block.descriptor.layers > 1) return launch_with(fused_parameters(block, launch.problem, parameters, weights));
+  return make_launch(block, launch.schedule, parameters, device);
 }
 
 }  // namespace cubit::ops::gemm::mma_sync

@@ -20,7 +20,8 @@ class GemmChoice final : public MemberChoice {
   GemmChoice(const SetPolicy<Descriptor>& policy, const Translation<Descriptor, Arguments>& translation,
              const Descriptor& set, std::vector<Descriptor> kernels, const codegen::Architecture& architecture)
       : translation_(translation),
-        set_(translation.describe(set)),
+        set_(set),
+        described_(translation.describe(set)),
         choice_(block_plans(policy, kernels, architecture), is_timed(policy, set, architecture)),
         kernels_(std::move(kernels)) {}
 
@@ -49,16 +50,17 @@ class GemmChoice final : public MemberChoice {
     return plans;
   }
   Problem problem_of(const void* public_arguments) const {
-    return translation_.problem(checked_arguments<Arguments>(public_arguments, translation_.struct_name));
+    return translation_.problem(set_, checked_arguments<Arguments>(public_arguments, translation_.struct_name));
   }
   Problem checked_problem(const void* public_arguments) const {
     Problem problem = problem_of(public_arguments);
-    check_sizes(set_, problem.m, problem.n, problem.k);
+    check_sizes(described_, problem.m, problem.n, problem.k);
     return problem;
   }
 
   const Translation<Descriptor, Arguments>& translation_;
-  GemmDescriptor set_;
+  Descriptor set_;
+  GemmDescriptor described_;
   TileChoice choice_;
   std::vector<Descriptor> kernels_;
 };

@@ -51,8 +51,12 @@ ChoiceKey TileChoice::key(const Problem& problem) {
   const auto both = [](std::int32_t low, std::int32_t high) {
     return std::uint64_t{static_cast<std::uint32_t>(low)} | std::uint64_t{static_cast<std::uint32_t>(high)} << 32;
   };
-  return {both(problem.m, problem.n), both(problem.k, static_cast<std::int32_t>(problem.decomposition)),
-          both(problem.splits, problem.activation_stride == 0 ? 1 : 0)};
+  // Numbers that launches refuse are all alike.
+  const auto number = [](int value, int most) { return value >= 0 && value <= most ? value : most + 1; };
+  const int decomposition = number(static_cast<int>(problem.decomposition), static_cast<int>(kMostDecomposition));
+  const int tuning = 1024 * decomposition + 2 * number(problem.splits, kMostSplits);
+  return {both(problem.m, problem.n), both(problem.k, problem.more_columns[0]),
+          both(tuning + (problem.activation_stride == 0 ? 1 : 0), problem.more_columns[1])};
 }
 
 /// Beyond these rows the largest tile is best: it fills the device several times, and whole tiles are the most part of

@@ -56,6 +56,7 @@ class Sm90Family final : public GemmFamily {
 
   std::optional<BrokenRule> why_not_descriptor(const W4a16Gemm& descriptor) const override {
     if (descriptor.is_dense()) return rule_of_dense_weights();
+    if (descriptor.layers > 1) return rule_of_layers();
     if (auto broken = gemm::why_too_many_rows(descriptor.tile_m)) return broken;
     std::optional<std::string> rule = why_no_boxes(descriptor);
     if (!rule && is_narrow(descriptor)) rule = why_no_narrow_blocks(descriptor);

@@ -22,6 +22,7 @@ class Sm90PersistentFamily final : public OnePlanFamily<make_plan, persistent_op
     if (!descriptor.is_dense() && descriptor.tile_m < 64)
       return BrokenRule{"its tiles have 64 to 256 rows",
                         "ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out"};
+    if (descriptor.layers > 1) return rule_of_layers();
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};
     if (descriptor.activation_order)
       return BrokenRule{"with activation_order=true neighbours along k share no group", kFewerRows};

@@ -65,9 +65,10 @@ gemm::StageAccesses accesses_of(const W4a16Gemm& descriptor) {
 }
 
 gemm::Role role_of_packed(const W4a16Gemm& descriptor) {
-  if (descriptor.bits == 8) return format_role("weight_format/w8_words_by_k.cuh", "cubit::W8WordsByK");
-  if (has_words_by_n(descriptor)) return format_role("weight_format/w4_words_by_n.cuh", "cubit::W4WordsByN");
-  return format_role("weight_format/w4_words_by_k.cuh", "cubit::W4WordsByK");
+  const char* const layers = descriptor.layers > 1 ? ", cubit::FusedLayer" : "";
+  if (descriptor.bits == 8) return format_role("weight_format/w8_words_by_k.cuh", "cubit::W8WordsByK", layers);
+  if (has_words_by_n(descriptor)) return format_role("weight_format/w4_words_by_n.cuh", "cubit::W4WordsByN", layers);
+  return format_role("weight_format/w4_words_by_k.cuh", "cubit::W4WordsByK", layers);
 }
 
 gemm::Role role_of(const W4a16Gemm& descriptor) {

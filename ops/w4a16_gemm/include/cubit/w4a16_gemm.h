@@ -7,6 +7,11 @@
  * Weights are passed as a checkpoint stores them. The descriptor says what the words mean: see <cubit/w4a16_gemm.hpp>.
  * With function=silu_gate the first n / 2 columns are gates and the last n / 2 columns are the up-projection:
  * output[m, j] = silu(product[m, j] + bias[j]) * (product[m, n / 2 + j] + bias[n / 2 + j]) + residual[m, j].
+ *
+ * With layers=2 and 3 a launch multiplies the same activations by the weights of two or three layers, such as the
+ * query, key and value projections. Each layer has the tensors and the number of columns that its checkpoint gives it,
+ * and an output row has the columns of all layers side by side. With function=silu_gate layer 1 is the gate and layer 2
+ * the up-projection.
  */
 #ifndef CUBIT_W4A16_GEMM_H
 #define CUBIT_W4A16_GEMM_H
@@ -54,13 +59,15 @@ typedef struct cubit_w4a16_gemm_arguments {
   const int32_t* g_idx;      /* activation_order=true: [k] group of each k, clamped to the groups; else not used */
   const void* bias;          /* [n] if the descriptor has a bias, else NULL */
   const void* residual;      /* as output if the descriptor has a residual, else NULL; may be the output */
-  void* output;              /* [m, n]; with function=silu_gate [m, n / 2] */
+  void* output;              /* [m, n]; with function=silu_gate [m, n / 2]. Several layers: [m, n + n_2 + n_3], or with
+                              * function=silu_gate [m, n] */
   int64_t activation_stride; /* at least 0. Family sm90 (on sm_90a the default for tile_m 32 and 64, and for tile_n
                               * below 256) needs more than 0 unless m is 1; a set then takes another member */
   int64_t residual_stride;   /* at least 0 */
   int64_t output_stride;     /* at least the columns of the output unless m is 1 */
   int32_t m;                 /* rows of activations, at most 2147483391; 0: nothing is launched */
-  int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of 16; at most 65535 * tile_n */
+  int32_t n;                 /* columns of the weights, a multiple of 8, for silu_gate of one layer of 16; at most 65535
+                              * * tile_n for one layer, and for n + n_2 + n_3 at most 65533 * tile_n */
   int32_t k;                 /* a multiple of 8 from 8 to 2^30. The last group of a k that is no multiple of the group
                               * size is shorter */
   int32_t decomposition;     /* a cubit_w4a16_decomposition */
@@ -69,6 +76,19 @@ typedef struct cubit_w4a16_gemm_arguments {
                        * features of a layer has the groups of all of the layer, and g_idx names any of them. Else 0 */
   const void* weight;    /* [n, k] for format=dense, else NULL; the type of the activations */
   int64_t weight_stride; /* for format=dense at least k, or 0: rows are contiguous; else 0 */
+  /* layers=2 and 3: the second layer, as qweight, qzeros, scales and bias are of the first. k and g_idx belong to all
+   * layers. */
+  const void* qweight_2; /* NULL for layers=1, as all that follows */
+  const void* qzeros_2;
+  const void* scales_2;
+  const void* bias_2;
+  /* layers=3: the third layer. */
+  const void* qweight_3;
+  const void* qzeros_3;
+  const void* scales_3;
+  const void* bias_3;
+  int32_t n_2; /* columns of the second layer, a multiple of 8; with function=silu_gate n; for layers=1 0 */
+  int32_t n_3; /* columns of the third layer, a multiple of 8; else 0 */
 } cubit_w4a16_gemm_arguments;
 
 #ifdef __cplusplus

@@ -49,6 +49,11 @@ struct W4a16Gemm {
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
+  /// Layers of a checkpoint that a launch multiplies by the same activations: 1, 2 or 3. Each layer has its own
+  /// tensors, and an output row has the columns of all layers side by side. With function silu_gate 2 layers are the
+  /// gate and the up-projection, and 3 are refused. With activation_order the layers share one g_idx, as quantisers
+  /// give layers of the same input. Only families sm75 and sm80 have 2 and 3; not for dense.
+  int layers = 1;
   int alignment = 16;  ///< awq only: bytes that divide qweight's address and its rows of n / 2 bytes: 16 or 4
   /// A row's bits do not depend on the other rows or on their number: the order in which k is added up follows from n
   /// and k alone. Not with CUBIT_W4A16_STREAM_K.
@@ -83,6 +88,7 @@ struct W4a16Gemm {
     if (function != standard.function) add("function", kFunctions[static_cast<int>(function)]);
     if (bias) add("bias", "true");
     if (residual) add("residual", "true");
+    if (layers != standard.layers) add("layers", std::to_string(layers));
     if (alignment != standard.alignment) add("alignment", std::to_string(alignment));
     if (batch_invariant) add("batch_invariant", "true");
     if (atomic_splits) add("atomic_splits", "true");
