@@ -76,8 +76,8 @@ format: ## rewrite every C++ and CUDA file in the project's format
 	@scripts/format.sh
 
 .PHONY: tidy
-tidy: build ## clang-tidy on the host code, warnings as errors
-	@scripts/tidy.sh $(PRESET)
+tidy: setup ## clang-tidy on the host code, warnings as errors
+	@scripts/tidy.sh
 
 .PHONY: clean
 clean: ## remove the builds; keeps .deps/

@@ -51,12 +51,18 @@ endfunction()
 # Defines one GoogleTest program, whose tests are registered one by one. `make test` runs the tests without the labels slow
 # and product. The lists hold GoogleTest patterns:
 #   SLOW       Only `make test-all` and samples run these tests, which carry the label slow.
+#   FIRST      Of these tests, which have parameters, `make test` runs the first. The others are SLOW.
 #   PRODUCT    These tests compile long lists of kernels, of which CUBIT_TEST_SAMPLE chooses a part (see
 #              tests/support/sample.hpp). The tests carry the label product. `make test` runs glance.<test>, which is the
 #              same test over one kernel in 100.
 #   NO_GLANCE  These tests carry the label product, but `make test` does not glance at them.
 function(cubit_test name)
-  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS;SLOW;PRODUCT;NO_GLANCE" ${ARGN})
+  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;LINKS;SLOW;FIRST;PRODUCT;NO_GLANCE" ${ARGN})
+  foreach(test IN LISTS TEST_FIRST)
+    foreach(digit RANGE 1 9)
+      list(APPEND TEST_SLOW "${test}/${digit}*")
+    endforeach()
+  endforeach()
   add_executable(${name} ${TEST_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE cubit_flags cubit_fmt ${TEST_LINKS} GTest::gtest_main GTest::gmock)

@@ -375,7 +375,8 @@ std::uint32_t this_machine() {
   constexpr int kHexadecimal = 16;
   File file;
   std::string boot;
-  if (open_file("/proc/sys/kernel/random/boot_id", O_RDONLY, file) != 0 || read_some(file, kDigits, boot) != 0) return 0;
+  if (open_file("/proc/sys/kernel/random/boot_id", O_RDONLY, file) != 0 || read_some(file, kDigits, boot) != 0)
+    return 0;
   std::uint32_t number = 0;
   std::from_chars(boot.data(), boot.data() + boot.size(), number, kHexadecimal);
   return number;

@@ -217,7 +217,8 @@ TEST(KvAppendProblem, SaysWhatPagesItCannotTake) {
     tests::expect_refused_with([&] { one.problem(); }, sentence);
   };
   refused("tensors without page_table: the descriptor has cache=paged", [](RowCase& c) { c.tensors.pop_back(); });
-  refused("tensor page_table: the descriptor has cache=contiguous", [](RowCase& c) { c.text = "kv_append:head_dim=64"; });
+  refused("tensor page_table: the descriptor has cache=contiguous",
+          [](RowCase& c) { c.text = "kv_append:head_dim=64"; });
   refused("tensor page_table [2]: it must have the dimensions", [](RowCase& c) { c.tensors.back().shape = {2}; });
   refused("max_length = 5: the page table has room for 4 tokens", [](RowCase& c) { c.numbers["max_length"] = 5; });
   const std::string pages = "pages of 512 tokens: a page has 1 to 256 tokens; ";

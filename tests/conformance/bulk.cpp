@@ -45,7 +45,7 @@ void add_arrival(Cases& cases, const std::string& name, const std::string& copie
               .model = [=](unsigned thread, int) { return thread < words ? input[thread] : 0x55555555U; }});
 }
 
-void arrivals(Cases& cases) {
+void bulk_arrivals(Cases& cases) {
   const std::string form = "shared::cluster.global.mbarrier::complete_tx::bytes";
   const std::string own = "shared::cta.global.mbarrier::complete_tx::bytes";
   for (const int bytes : {16, 48, 128, 512}) {
@@ -188,7 +188,7 @@ void multicast(Cases& cases) {
 }  // namespace
 
 void add_bulk(Cases& cases) {
-  arrivals(cases);
+  bulk_arrivals(cases);
   departures(cases);
   reduced(cases);
   multicast(cases);

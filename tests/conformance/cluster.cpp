@@ -251,7 +251,7 @@ void sendings(Cases& cases) {
 }
 
 /// Copies 1024 bytes of the tile into the other block's tile, behind the other block's own kilobyte.
-void copies(Cases& cases) {
+void cluster_copies(Cases& cases) {
   struct Form {
     const char* opcode;
     std::uint32_t factor;  ///< factor of the previous value
@@ -302,7 +302,7 @@ void add_cluster(Cases& cases) {
   addresses(cases);
   atomics(cases);
   sendings(cases);
-  copies(cases);
+  cluster_copies(cases);
   remote_arrivals(cases);
 }
 

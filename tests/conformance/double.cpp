@@ -93,7 +93,8 @@ std::string body_of(const std::string& opcode, const Product& product) {
       "  mad.wide.u32 %out, %r60, {}, %out;\n",
       8 * total, 8 * c);
   for (int i = 0; i < total; ++i) body += fmt::format("  ld.global.f64 %v{}, [%in+{}];\n", i, 8 * i);
-  body += fmt::format("  {} {}, {}, {}, {};\n", opcode, double_list(total, c), double_list(0, a), double_list(a, b), double_list(a + b, c));
+  body += fmt::format("  {} {}, {}, {}, {};\n", opcode, double_list(total, c), double_list(0, a), double_list(a, b),
+                      double_list(a + b, c));
   for (int i = 0; i < c; ++i) body += fmt::format("  st.global.f64 [%out+{}], %v{};\n", 8 * i, total + i);
   return body;
 }

@@ -72,21 +72,21 @@ cubit_merge_arguments dense_arguments(std::int64_t head_dim) {
   return arguments;
 }
 
-MergeArguments parameters_of(const Launch& launch) { return tests::parameters_of<MergeArguments>(launch); }
+MergeArguments merge_parameters(const Launch& launch) { return tests::parameters_of<MergeArguments>(launch); }
 
 TEST(MergeLaunch, HasAThreadForEvery16BytesOfTheWiderType) {
   const auto arguments = dense_arguments(80);
   const Launch narrow = tests::encode(merge::parse("merge:head_dim=80,input=fp16"), &arguments);
-  EXPECT_EQ(parameters_of(narrow).items, 35u * 10);
+  EXPECT_EQ(merge_parameters(narrow).items, 35u * 10);
   EXPECT_EQ(narrow.shape.grid[0], 3u);
-  EXPECT_EQ(parameters_of(narrow).partial_output_strides[0], 2 * 35 * 80) << "in bytes";
-  EXPECT_EQ(parameters_of(narrow).partial_lse_strides[1], 4 * 7);
+  EXPECT_EQ(merge_parameters(narrow).partial_output_strides[0], 2 * 35 * 80) << "in bytes";
+  EXPECT_EQ(merge_parameters(narrow).partial_lse_strides[1], 4 * 7);
   const Launch wide = tests::encode(merge::parse("merge:head_dim=80,output=fp32"), &arguments);
-  EXPECT_EQ(parameters_of(wide).items, 35u * 20);
-  EXPECT_EQ(parameters_of(wide).output_strides[0], 4 * 7 * 80);
-  EXPECT_EQ(parameters_of(wide).lse_strides[1], 4);
-  EXPECT_EQ(parameters_of(wide).heads.divisor, 7u);
-  EXPECT_EQ(parameters_of(wide).parts, 3);
+  EXPECT_EQ(merge_parameters(wide).items, 35u * 20);
+  EXPECT_EQ(merge_parameters(wide).output_strides[0], 4 * 7 * 80);
+  EXPECT_EQ(merge_parameters(wide).lse_strides[1], 4);
+  EXPECT_EQ(merge_parameters(wide).heads.divisor, 7u);
+  EXPECT_EQ(merge_parameters(wide).parts, 3);
 }
 
 TEST(MergeLaunch, OfNoRowsIsEmptyWhateverThePointers) {

@@ -21,7 +21,7 @@ namespace {
 using Shape = std::vector<std::int64_t>;
 using tests::address;
 using tests::expect_refused_with;
-constexpr auto parameters_of = tests::gqa_parameters_of;
+constexpr auto cache_parameters = tests::gqa_parameters_of;
 
 /// Arguments with one KV head, 64 tokens, strides of 160 elements, and scales for keys and values.
 cubit_gqa_decode_arguments made_up_arguments() {
@@ -90,17 +90,17 @@ TEST(MixedCaches, FragmentsAreThoseThatEachFormatLoads) {
 TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
   auto arguments = made_up_arguments();
   const auto both =
-      parameters_of("gqa_decode:kv=int8_split,value=fp8_e4m3,value_scales=tensor,value_scale_type=fp16", arguments);
+      cache_parameters("gqa_decode:kv=int8_split,value=fp8_e4m3,value_scales=tensor,value_scale_type=fp16", arguments);
   EXPECT_EQ(both.key_scale_strides[1], 256);
   EXPECT_EQ(both.value_scale_strides[1], 0);
   arguments.scales.key = nullptr;
-  const auto scaled_values = parameters_of("gqa_decode:value=fp8_e4m3,value_scale_type=fp16", arguments);
+  const auto scaled_values = cache_parameters("gqa_decode:value=fp8_e4m3,value_scale_type=fp16", arguments);
   EXPECT_EQ(scaled_values.key_scales, nullptr);
   EXPECT_EQ(scaled_values.key_scale_strides[1], 0);
   EXPECT_EQ(scaled_values.value_scales, address(0x6002));
   EXPECT_EQ(scaled_values.value_scale_strides[1], 128);
   arguments.scales.value = nullptr;
-  const auto wide_keys = parameters_of("gqa_decode:value=int4_rows,value_groups=4", arguments);
+  const auto wide_keys = cache_parameters("gqa_decode:value=int4_rows,value_groups=4", arguments);
   EXPECT_EQ(wide_keys.key_token_stride, 320);
   EXPECT_EQ(wide_keys.value_token_stride, 160);
   EXPECT_EQ(wide_keys.key_scales, nullptr);
@@ -110,7 +110,7 @@ TEST(MixedCaches, StridesAndScalesAreThoseOfEachFormat) {
 TEST(MixedCaches, LaunchesRefuseWhatEitherFormatRulesOut) {
   auto arguments = made_up_arguments();
   const auto refused = [&](const char* text, const char* sentence) {
-    expect_refused_with([&] { parameters_of(text, arguments); }, sentence);
+    expect_refused_with([&] { cache_parameters(text, arguments); }, sentence);
   };
   refused("gqa_decode:value=fp8_e4m3",
           "scales.key at 0x5000: a cache of bf16 has no scales of their own; give NULL, or ask for kv=int8_split, "
@@ -126,7 +126,7 @@ TEST(MixedCaches, LaunchesRefuseWhatEitherFormatRulesOut) {
   arguments.scales.value = nullptr;
   refused("gqa_decode:kv=fp8_e4m3,value=bf16", "scales.key = NULL: the tensor is needed");
   arguments.value_strides[1] = 168;  // counts bytes for one format, and elements of 2 bytes for the other
-  EXPECT_NO_THROW(parameters_of("gqa_decode:kv=int4_rows,groups=4,value=bf16", arguments));
+  EXPECT_NO_THROW(cache_parameters("gqa_decode:kv=int4_rows,groups=4,value=bf16", arguments));
   refused("gqa_decode:value=int4_rows,value_groups=4", "value stride 1 of 168 bytes: it is not a multiple of 16 bytes");
 }
 

@@ -167,8 +167,9 @@ TEST(LitmusProxy, BulkCopiesReadGlobalMemoryBehindAFence) {
 }
 
 TEST(LitmusProxy, WhatABulkCopyReadsIsNotWritten) {
-  expect_needed(kInit + kExpectBytes + kBring + "<<" + wait() + ">>@%p0 st.global.u32 [place+64], 1;\n" + wait("$again"),
-                "is written while a bulk copy from it is under way");
+  expect_needed(
+      kInit + kExpectBytes + kBring + "<<" + wait() + ">>@%p0 st.global.u32 [place+64], 1;\n" + wait("$again"),
+      "is written while a bulk copy from it is under way");
 }
 
 TEST(LitmusProxy, BulkCopiesWriteGlobalMemoryBehindAFence) {

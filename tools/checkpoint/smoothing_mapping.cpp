@@ -8,10 +8,8 @@
 
 namespace cubit::tools {
 
-calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const std::string& mapping,
-                                     const std::string& architecture) {
-  if (!mapping.empty()) return calibrate::Mapping::parse(whole_text(mapping), mapping);
-  if (!architecture.empty()) return calibrate::Mapping::of_model_type(architecture);
+std::string smoothing_model_type(const CheckpointReader& checkpoint, const std::string& architecture) {
+  if (!architecture.empty()) return architecture;
   const std::string path = folder_of(checkpoint) + "/config.json";
   constexpr const char* kWanted = "give --architecture or --mapping";
   if (!std::filesystem::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
@@ -19,7 +17,13 @@ calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const s
   const auto type = config.is_object() ? config.find("model_type") : config.end();
   if (!config.is_object() || type == config.end() || !type->is_string())
     throw BadInput(path, "does not name a model_type", kWanted);
-  return calibrate::Mapping::of_model_type(type->get<std::string>());
+  return type->get<std::string>();
+}
+
+calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const std::string& mapping,
+                                     const std::string& architecture) {
+  if (!mapping.empty()) return calibrate::Mapping::parse(whole_text(mapping), mapping);
+  return calibrate::Mapping::of_model_type(smoothing_model_type(checkpoint, architecture));
 }
 
 }  // namespace cubit::tools

@@ -8,6 +8,9 @@
 
 namespace cubit::tools {
 
+/// `architecture`, or the model_type of the checkpoint's config.json if `architecture` is "".
+std::string smoothing_model_type(const CheckpointReader& checkpoint, const std::string& architecture);
+
 /// The mapping of the file `mapping`, else of the model_type `architecture`, else of the model_type in the checkpoint's
 /// config.json. Empty texts are not given. Throws BadInput or cubit::Error.
 calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const std::string& mapping,

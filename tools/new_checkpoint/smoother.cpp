@@ -12,6 +12,7 @@
 #include "files/safetensors/safetensors.hpp"
 #include "files/text/error.hpp"
 #include "tools/calibrate/saver.hpp"
+#include "tools/checkpoint/smoothing_mapping.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -21,19 +22,6 @@ using calibrate::Mapping;
 
 constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPartBytes = 16 * kMebi;  ///< tensors are copied in parts of this size
-
-/// The model_type of the request, or of the checkpoint's config.json.
-std::string model_type_of(const SmoothingRequest& request, const CheckpointReader& checkpoint) {
-  if (!request.architecture.empty()) return request.architecture;
-  const std::string path = folder_of(checkpoint) + "/config.json";
-  constexpr const char* kWanted = "give --architecture or --mapping";
-  if (!fs::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
-  const auto config = nlohmann::json::parse(whole_text(path), nullptr, false);
-  const auto type = config.is_object() ? config.find("model_type") : config.end();
-  if (!config.is_object() || type == config.end() || !type->is_string())
-    throw BadInput(path, "does not name a model_type", kWanted);
-  return type->get<std::string>();
-}
 
 /// Runs `work`. The message of an Error names the norm.
 template <class Work>
@@ -86,7 +74,8 @@ Smoother::Smoother(SmoothingRequest request, Console& console)
     : request_(std::move(request)),
       console_(console),
       checkpoint_(request_.checkpoint),
-      mapping_text_(request_.mapping.empty() ? model_type_of(request_, checkpoint_) : whole_text(request_.mapping)),
+      mapping_text_(request_.mapping.empty() ? smoothing_model_type(checkpoint_, request_.architecture)
+                                             : whole_text(request_.mapping)),
       mapping_(request_.mapping.empty() ? Mapping::of_model_type(mapping_text_)
                                         : Mapping::parse(mapping_text_, request_.mapping)),
       activations_(calibrate::activation_files(request_.activations)) {

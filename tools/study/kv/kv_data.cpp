@@ -14,7 +14,7 @@
 namespace cubit::tools {
 namespace {
 
-constexpr std::size_t kOutlierChannels = 4;
+constexpr std::size_t kKeyOutlierChannels = 4;
 
 Matrix rounded_to_halves(const Matrix& matrix, const std::string& what) {
   const std::vector<std::uint16_t> halves = half_values(matrix, what);
@@ -85,9 +85,9 @@ KvData made_up_data(const KvSizes& sizes) {
   Matrix key = random_matrix(random, rows, sizes.head_dim, 1);
   const Matrix value = random_matrix(random, rows, sizes.head_dim, 1);
   for (std::size_t row = 0; row < rows; ++row)
-    for (std::size_t i = 0; i < kOutlierChannels; ++i) {
+    for (std::size_t i = 0; i < kKeyOutlierChannels; ++i) {
       // The places differ between KV heads: channels 16, 48, 80 and 112 of 128 in the first head.
-      const std::size_t channel = (2 * i + 1) * sizes.head_dim / (2 * kOutlierChannels) + 7 * (row % sizes.kv_heads);
+      const std::size_t channel = (2 * i + 1) * sizes.head_dim / (2 * kKeyOutlierChannels) + 7 * (row % sizes.kv_heads);
       key.row(row)[channel % sizes.head_dim] *= static_cast<float>(sizes.outliers);
     }
   return {sizes, rounded_to_halves(query, "the queries"), rounded_to_halves(key, "the keys"),
