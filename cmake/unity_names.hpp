@@ -1,7 +1,7 @@
 // Names that several source files define for themselves, for unity builds, which compile such files as one.
 //
-// Each name becomes another one in each file. A collision that a unity build reports is mended by a line here. A name that
-// headers of the project declare cannot stand here: rename it.
+// Each name becomes another one in each file. A collision that a unity build reports is mended by a line here. A name
+// that headers of the project declare cannot stand here: rename it.
 #pragma once
 
 #define CUBIT_UNITY_PASTE(name, file) name##_##file

@@ -1,5 +1,5 @@
-// Names that several test files of one program define for themselves; cmake/unity_names.hpp explains. Headers that tests
-// include may use these names too, as long as no header uses what another header declares by such a name.
+// Names that several test files of one program define for themselves; cmake/unity_names.hpp explains. Headers that
+// tests include may use these names too, as long as no header uses what another header declares by such a name.
 #pragma once
 
 #include "../cmake/unity_names.hpp"

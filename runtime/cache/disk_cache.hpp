@@ -1,10 +1,11 @@
 // The disk cache: one file per artifact. A file is published as a whole or not at all, and is verified on every load.
 //
 // Readers never lock. A writer writes a temporary file in the same folder, calls fsync and renames the file. The
-// process that compiles a key holds an flock on "<artifact id>.machine<number>.lock", which only processes of its machine
-// use, and then on "<artifact id>.lock". The process deletes the files at the end. The operating system frees the locks of
-// a dead owner. On a network file system whose locks hold on one machine only, at most one process of each machine
-// compiles a key. On file systems without locks the compile runs unlocked and the rename decides which file stays.
+// process that compiles a key holds an flock on "<artifact id>.machine<number>.lock", which only processes of its
+// machine use, and then on "<artifact id>.lock". The process deletes the files at the end. The operating system frees
+// the locks of a dead owner. On a network file system whose locks hold on one machine only, at most one process of each
+// machine compiles a key. On file systems without locks the compile runs unlocked and the rename decides which file
+// stays.
 //
 // entry_files.hpp says where the files lie. Entries of older layouts ("v0", "v1") are never read, but older versions of
 // cubit may still use them: only clear() and prune() delete them.
@@ -161,8 +162,8 @@ class DiskCache final : public Store {
   mutable std::atomic<std::uint64_t> damaged_{0};
 };
 
-/// The exclusive right to compile one artifact: the locks of this machine's processes and of all processes. Deleting the
-/// lock files at the end keeps the folder free of them. A waiting process notices the deletion.
+/// The exclusive right to compile one artifact: the locks of this machine's processes and of all processes. Deleting
+/// the lock files at the end keeps the folder free of them. A waiting process notices the deletion.
 class DiskCache::Lock {
  public:
   Lock(Lock&&) noexcept = default;

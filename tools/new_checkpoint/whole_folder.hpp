@@ -25,8 +25,8 @@ class WholeFolder {
   /// The name of a note about `name`, which publish removes.
   static std::string note_of(const std::string& name) { return name + ".note"; }
   /// Writes reports by `write_reports`, then renames the folder. A process that is killed in between leaves the
-  /// temporary folder, so the same command writes the reports again. If write_reports throws, publish renames the folder
-  /// nevertheless and rethrows. Throws WorkFailed.
+  /// temporary folder, so the same command writes the reports again. If write_reports throws, publish renames the
+  /// folder nevertheless and rethrows. Throws WorkFailed.
   void publish(const std::function<void()>& write_reports);
 
  private:
