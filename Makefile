@@ -20,7 +20,7 @@ endif
 .PHONY: help
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
-	@echo "  PRESET=release|debug|asan|tsan|clang|nightly selects the build"
+	@echo "  PRESET=release|debug|asan|tsan|clang|nightly selects the build; debug compiles each file by itself, for edits"
 
 .PHONY: setup
 setup: ## install what this machine lacks: packages, and NVRTC into .deps/

@@ -24,8 +24,8 @@ const std::string kStart = R"(
   setp.eq.u32 %p0, %t, 0; @%p0 mbarrier.init.shared.b64 [bar], 1; mov.u32 %r1, buffer; mov.u32 %r8, bar;
   barrier.cluster.arrive; barrier.cluster.wait;
 )";
-const std::string kExpect = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
-const std::string kWait = "$wait: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra $wait;\n";
+const std::string kExpectBulk = "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;\n";
+const std::string kWaitBulk = "$wait: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra $wait;\n";
 const std::string kFinish = R"(
   shl.b32 %r2, %t, 2; add.u32 %r2, %r2, %r1; ld.shared.u32 %r0, [%r2];
   mov.u32 %r3, %ctaid.x; mad.lo.u32 %r3, %r3, 32, %t; mad.wide.u32 %out, %r3, 4, %out; st.global.u32 [%out], %r0;
@@ -40,20 +40,20 @@ const std::string kCopy = copy("shared::cluster.global");
 Case copies(const std::string& body) { return {.body = kStart + body + kFinish, .declarations = kDeclarations}; }
 
 TEST(BulkCopy, LandsForWhoWaitsForItsMbarrier) {
-  EXPECT_EQ(run(copies(kExpect + kCopy + kWait), counted(32), 32), counted(32));
-  EXPECT_EQ(run(copies(kCopy + kExpect + kWait), counted(32), 32), counted(32));
-  EXPECT_EQ(run(copies(kExpect + copy("shared::cta.global") + kWait), counted(32), 32), counted(32));
-  EXPECT_EQ(run(copies(kExpect +
+  EXPECT_EQ(run(copies(kExpectBulk + kCopy + kWaitBulk), counted(32), 32), counted(32));
+  EXPECT_EQ(run(copies(kCopy + kExpectBulk + kWaitBulk), counted(32), 32), counted(32));
+  EXPECT_EQ(run(copies(kExpectBulk + copy("shared::cta.global") + kWaitBulk), counted(32), 32), counted(32));
+  EXPECT_EQ(run(copies(kExpectBulk +
                        "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%r1], "
                        "[%in], 128, [%r8], %d9;\n" +
-                       kWait),
+                       kWaitBulk),
                 counted(32), 32),
             counted(32));
 }
 
 TEST(BulkCopy, ReadBeforeTheWaitIsNotThere) {
   const Words output =
-      run(copies(kExpect + kCopy + "ld.shared.u32 %r7, [buffer];" + kWait + "@%p0 st.shared.u32 [buffer], %r7;"),
+      run(copies(kExpectBulk + kCopy + "ld.shared.u32 %r7, [buffer];" + kWaitBulk + "@%p0 st.shared.u32 [buffer], %r7;"),
           counted(32), 32);
   EXPECT_EQ(output[0], 0xffffffff);
   EXPECT_EQ(output[1], 2u);
@@ -68,12 +68,12 @@ TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
     return "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+" + number + "], [%in+" +
            number + "], 64, [%r8];\n";
   };
-  EXPECT_THAT(failure_of(copies(expect + half(0) + half(64) + kWait), counted(32), 32),
+  EXPECT_THAT(failure_of(copies(expect + half(0) + half(64) + kWaitBulk), counted(32), 32),
               HasSubstr("the cluster ends before any warp has waited for these bytes; cp.async.bulk"));
   const std::string later =
       "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n"
       "$more: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 1; @!%p1 bra $more;\n";
-  EXPECT_EQ(run(copies(expect + half(0) + half(64) + kWait + "ld.shared.u32 %r7, [buffer+64];" + later +
+  EXPECT_EQ(run(copies(expect + half(0) + half(64) + kWaitBulk + "ld.shared.u32 %r7, [buffer+64];" + later +
                        "@%p0 st.shared.u32 [buffer], %r7;"),
                 counted(32), 32)[0],
             0xffffffff);
@@ -81,14 +81,14 @@ TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
 
 TEST(BulkCopy, ADeadlockSaysHowManyBytesAreMissing) {
   EXPECT_THAT(
-      failure_of(copies("@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 144;\n" + kCopy + kWait), counted(32), 32),
+      failure_of(copies("@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 144;\n" + kCopy + kWaitBulk), counted(32), 32),
       HasSubstr("which still needs 0 of 1 arrivals and 16 bytes"));
 }
 
 TEST(BulkCopy, MisuseIsAnErrorAtTheCopy) {
   const auto failure = [](const std::string& operands) {
     return failure_of(
-        copies(kExpect + "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " + operands + ";\n"),
+        copies(kExpectBulk + "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " + operands + ";\n"),
         counted(64), 32);
   };
   EXPECT_THAT(failure("[%r1+8], [%in], 128, [%r8]"),
@@ -104,7 +104,7 @@ TEST(BulkCopy, GoesToEveryBlockOfItsMask) {
       "mov.u32 %r4, %cluster_ctarank; setp.eq.and.u32 %p2, %r4, 1, %p0; mov.u16 %s0, 5;\n"
       "@%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%in], 128, "
       "[%r8], %s0;\n barrier.cluster.arrive; barrier.cluster.wait; setp.eq.u32 %p3, %r4, 1; @%p3 bra $over;\n";
-  Case given = copies(kExpect + multicast + kWait + "$over:\n");
+  Case given = copies(kExpectBulk + multicast + kWaitBulk + "$over:\n");
   given.blocks = 3;
   given.cluster = {3, 1, 1};
   Words expected = counted(32);
@@ -140,16 +140,16 @@ TEST(BulkCopy, BetweenTheBlocksOfACluster) {
         Row{"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r9], %r5, [%r7];\n",
             1000}}) {
     SCOPED_TRACE(row.text);
-    Case given = copies(kExpect + fill + row.text + kWait);
+    Case given = copies(kExpectBulk + fill + row.text + kWaitBulk);
     given.blocks = 2;
     given.cluster = {2, 1, 1};
     const Words output = run(given, {}, 64);
     for (unsigned i = 0; i < 64; ++i) ASSERT_EQ(output[i], (i < 32 ? 100u : 0u) + i % 32 + row.added) << i;
   }
-  Case given = copies(kExpect + fill +
+  Case given = copies(kExpectBulk + fill +
                       "@%p0 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r6], [%r1], 128, "
                       "[%r8];\n" +
-                      kWait);
+                      kWaitBulk);
   given.blocks = 2;
   given.cluster = {2, 1, 1};
   EXPECT_THAT(failure_of(given, {}, 64), HasSubstr("the mbarrier is not in the block that the bytes go to"));
