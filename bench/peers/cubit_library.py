@@ -48,7 +48,10 @@ class GemmArguments(ctypes.Structure):
                                                        "residual", "output")),
                 *((name, ctypes.c_int64) for name in ("activation_stride", "residual_stride", "output_stride")),
                 *((name, ctypes.c_int32) for name in ("m", "n", "k", "decomposition", "splits", "groups")),
-                ("weight", ctypes.c_void_p), ("weight_stride", ctypes.c_int64)]
+                ("weight", ctypes.c_void_p), ("weight_stride", ctypes.c_int64),
+                *((f"{name}_{layer}", ctypes.c_void_p) for layer in (2, 3)
+                  for name in ("qweight", "qzeros", "scales", "bias")),
+                ("n_2", ctypes.c_int32), ("n_3", ctypes.c_int32)]
 
 
 class StreamReadArguments(ctypes.Structure):
