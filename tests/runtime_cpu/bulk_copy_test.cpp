@@ -52,9 +52,9 @@ TEST(BulkCopy, LandsForWhoWaitsForItsMbarrier) {
 }
 
 TEST(BulkCopy, ReadBeforeTheWaitIsNotThere) {
-  const Words output =
-      run(copies(kExpectBulk + kCopy + "ld.shared.u32 %r7, [buffer];" + kWaitBulk + "@%p0 st.shared.u32 [buffer], %r7;"),
-          counted(32), 32);
+  const Words output = run(
+      copies(kExpectBulk + kCopy + "ld.shared.u32 %r7, [buffer];" + kWaitBulk + "@%p0 st.shared.u32 [buffer], %r7;"),
+      counted(32), 32);
   EXPECT_EQ(output[0], 0xffffffff);
   EXPECT_EQ(output[1], 2u);
 }
@@ -80,16 +80,16 @@ TEST(BulkCopy, BytesThatWereNotAnnouncedAreNotWaitedFor) {
 }
 
 TEST(BulkCopy, ADeadlockSaysHowManyBytesAreMissing) {
-  EXPECT_THAT(
-      failure_of(copies("@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 144;\n" + kCopy + kWaitBulk), counted(32), 32),
-      HasSubstr("which still needs 0 of 1 arrivals and 16 bytes"));
+  EXPECT_THAT(failure_of(copies("@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 144;\n" + kCopy + kWaitBulk),
+                         counted(32), 32),
+              HasSubstr("which still needs 0 of 1 arrivals and 16 bytes"));
 }
 
 TEST(BulkCopy, MisuseIsAnErrorAtTheCopy) {
   const auto failure = [](const std::string& operands) {
-    return failure_of(
-        copies(kExpectBulk + "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " + operands + ";\n"),
-        counted(64), 32);
+    return failure_of(copies(kExpectBulk + "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " +
+                             operands + ";\n"),
+                      counted(64), 32);
   };
   EXPECT_THAT(failure("[%r1+8], [%in], 128, [%r8]"),
               HasSubstr("of a bulk copy is not a multiple of 16; cp.async.bulk"));
