@@ -12,7 +12,7 @@
 #include "check/made_up_data.hpp"
 #include "check/random.hpp"
 #include "ops/stream_buffer.hpp"
-#include "templates/kernels/stream_read_arguments.h"
+#include "templates/kernels/stream/stream_read_arguments.h"
 
 namespace cubit::check {
 namespace {

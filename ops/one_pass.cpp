@@ -6,9 +6,9 @@
 
 namespace cubit::ops::one_pass {
 
-codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture) {
-  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(),
+codegen::KernelSource make_source(const std::string& descriptor, const char* folder, const char* name,
+                                  const codegen::PlanHeader& header, const codegen::Architecture& architecture) {
+  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}/{}.cuh", folder, name)), header.text(),
                            architecture, name, {kThreads, 0}, templates::embedded());
 }
 

@@ -14,9 +14,9 @@ namespace cubit::ops::one_pass {
 /// 2048 threads.
 inline constexpr int kThreads = 128;
 
-/// The source of templates/kernels/`name`.cuh, whose entry point is `name`, with a plan's header.
-codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
-                                  const codegen::Architecture& architecture);
+/// The source of templates/kernels/`folder`/`name`.cuh, whose entry point is `name`, with a plan's header.
+codegen::KernelSource make_source(const std::string& descriptor, const char* folder, const char* name,
+                                  const codegen::PlanHeader& header, const codegen::Architecture& architecture);
 
 /// A Specialisation that consists of its source, its report and a function that encodes launches.
 class OnePassSpecialisation final : public Specialisation {

@@ -30,8 +30,8 @@ codegen::KernelSource stream_source(std::string_view name, const StreamDescripto
   const std::string text = stream_text(name, descriptor);
   codegen::PlanHeader header(text);
   header.constant("kThreads", kStreamThreads);
-  return codegen::assemble(text, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(), architecture,
-                           std::string(name), {kStreamThreads, 0}, templates::embedded());
+  return codegen::assemble(text, templates::find(fmt::format("kernels/stream/{}.cuh", name)), header.text(),
+                           architecture, std::string(name), {kStreamThreads, 0}, templates::embedded());
 }
 
 PlanReport stream_report(std::string_view name, const StreamDescriptor& descriptor, const std::string& in_flight) {

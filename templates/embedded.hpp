@@ -11,7 +11,7 @@ namespace cubit::templates {
 /// once, on first use.
 const codegen::HeaderLibrary& embedded();
 
-/// The file named `name`, such as "kernels/merge.cuh"; throws Failure(internal) if it is not there.
+/// The file named `name`, such as "kernels/attention/merge.cuh"; throws Failure(internal) if it is not there.
 const codegen::Header& find(std::string_view name);
 
 }  // namespace cubit::templates

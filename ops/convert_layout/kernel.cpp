@@ -49,7 +49,7 @@ codegen::KernelSource make_source(const ConvertLayout& descriptor, const codegen
   codegen::PlanHeader header(descriptor.text());
   header.include("quantisation/layout_patches.cuh").constant("kThreads", kThreads);
   header.alias("From", device_layout(descriptor.from)).alias("To", device_layout(descriptor.to));
-  return codegen::assemble(descriptor.text(), templates::find("kernels/convert_layout.cuh"), header.text(),
+  return codegen::assemble(descriptor.text(), templates::find("kernels/quantisation/convert_layout.cuh"), header.text(),
                            architecture, "convert_layout", {kThreads, 0}, templates::embedded());
 }
 

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/convert_layout/convert_layout.hpp"
-#include "templates/kernels/convert_layout_arguments.h"
+#include "templates/kernels/quantisation/convert_layout_arguments.h"
 
 namespace cubit::ops::convert_layout {
 namespace {

@@ -7,7 +7,7 @@
 #include "ops/element/element.hpp"
 #include "ops/gemm/source.hpp"
 #include "templates/embedded.hpp"
-#include "templates/kernels/dequantize_arguments.h"
+#include "templates/kernels/quantisation/dequantize_arguments.h"
 
 namespace cubit::ops::dequantize {
 namespace {
@@ -63,8 +63,8 @@ codegen::KernelSource make_source(const Dequantize& descriptor, const codegen::A
   header.alias("Layout", descriptor.layout == RowLayout::row ? "cubit::RowMajor" : "cubit::Col32");
   header.alias("Function", gemm::function_type(descriptor.function));
   header.alias("Output", device_type(descriptor.output));
-  return codegen::assemble(descriptor.text(), templates::find("kernels/dequantize.cuh"), header.text(), architecture,
-                           "dequantize", {kThreads, 0}, templates::embedded());
+  return codegen::assemble(descriptor.text(), templates::find("kernels/quantisation/dequantize.cuh"), header.text(),
+                           architecture, "dequantize", {kThreads, 0}, templates::embedded());
 }
 
 PlanReport make_report(const Dequantize& descriptor) {

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/dequantize/dequantize.hpp"
-#include "templates/kernels/dequantize_arguments.h"
+#include "templates/kernels/quantisation/dequantize_arguments.h"
 
 namespace cubit::ops::dequantize {
 namespace {

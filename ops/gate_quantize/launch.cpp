@@ -5,7 +5,7 @@
 #include "ops/quantisation/quantised_rows.hpp"
 #include "ops/quantisation/row_kernel.hpp"
 #include "ops/quantisation/row_shape.hpp"
-#include "templates/kernels/gate_quantize_arguments.h"
+#include "templates/kernels/quantisation/gate_quantize_arguments.h"
 
 namespace cubit::ops::gate_quantize {
 

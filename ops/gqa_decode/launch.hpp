@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "ops/gqa_decode/plan.hpp"
-#include "templates/kernels/gqa_decode_arguments.h"
+#include "templates/kernels/attention/gqa_decode_arguments.h"
 
 namespace cubit::ops::gqa_decode {
 

@@ -50,7 +50,7 @@ void alias_roles(codegen::PlanHeader& header, const GqaDecode& descriptor);
 
 /// What a family's kernel is, beyond its plan header.
 struct SourceFacts {
-  std::string_view kernel;  ///< the template: "kernels/sm80_gqa_decode.cuh"
+  std::string_view kernel;  ///< the template: "kernels/attention/sm80_gqa_decode.cuh"
   int threads = 0;
   int cluster_blocks = 1;
 };

@@ -60,7 +60,7 @@ codegen::KernelSource make_source(const KvAppend& descriptor, const codegen::Arc
   header.constant("kBlocks", blocks_of(descriptor, architecture));
   header.include("attention/rotary.cuh").include("core/types.cuh");
   header.alias("Input", device_type(descriptor.input)).alias("KeyRotary", rotary_type(descriptor.rotary));
-  return one_pass::make_source(descriptor.text(), "kv_append", header, architecture);
+  return one_pass::make_source(descriptor.text(), "attention", "kv_append", header, architecture);
 }
 
 PlanReport make_report(const KvAppend& descriptor) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ops/kv_append/kv_append.hpp"
-#include "templates/kernels/kv_append_arguments.h"
+#include "templates/kernels/attention/kv_append_arguments.h"
 
 namespace cubit::ops::kv_append {
 namespace {

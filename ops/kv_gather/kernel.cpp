@@ -31,7 +31,7 @@ codegen::KernelSource make_source(const KvGather& descriptor, const codegen::Arc
   kv_cache::add_addressing(header, descriptor.cache);
   header.include("core/types.cuh");
   header.alias("Output", device_type(descriptor.output));
-  return one_pass::make_source(descriptor.text(), "kv_gather", header, architecture);
+  return one_pass::make_source(descriptor.text(), "attention", "kv_gather", header, architecture);
 }
 
 PlanReport make_report(const KvGather& descriptor) {

@@ -1,6 +1,6 @@
 // Turns public arguments of kv_gather into a launch.
 #include "ops/kv_gather/kv_gather.hpp"
-#include "templates/kernels/kv_gather_arguments.h"
+#include "templates/kernels/attention/kv_gather_arguments.h"
 
 namespace cubit::ops::kv_gather {
 namespace {

@@ -66,7 +66,7 @@ codegen::KernelSource make_source(const Merge& descriptor, const codegen::Archit
   header.constant("kChannels", thread_channels(descriptor));
   header.alias("Input", element_type_on_device(descriptor.input));
   header.alias("Output", element_type_on_device(descriptor.output));
-  return one_pass::make_source(descriptor.text(), "merge", header, architecture);
+  return one_pass::make_source(descriptor.text(), "attention", "merge", header, architecture);
 }
 
 PlanReport make_report(const Merge& descriptor) {

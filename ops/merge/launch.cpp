@@ -9,7 +9,7 @@
 #include "ops/divide_by.hpp"
 #include "ops/merge/merge.hpp"
 #include "ops/one_pass.hpp"
-#include "templates/kernels/merge_arguments.h"
+#include "templates/kernels/attention/merge_arguments.h"
 
 namespace cubit::ops::merge {
 namespace {

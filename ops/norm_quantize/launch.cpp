@@ -9,7 +9,7 @@
 #include "ops/quantisation/quantised_rows.hpp"
 #include "ops/quantisation/row_kernel.hpp"
 #include "ops/quantisation/row_shape.hpp"
-#include "templates/kernels/norm_quantize_arguments.h"
+#include "templates/kernels/quantisation/norm_quantize_arguments.h"
 
 namespace cubit::ops::norm_quantize {
 namespace {

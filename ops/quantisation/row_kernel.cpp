@@ -8,7 +8,7 @@ namespace cubit::ops::quantisation {
 
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
                                   const codegen::Architecture& architecture, int most_threads) {
-  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/{}.cuh", name)), header.text(),
+  return codegen::assemble(descriptor, templates::find(fmt::format("kernels/quantisation/{}.cuh", name)), header.text(),
                            architecture, name, {most_threads, 0}, templates::embedded());
 }
 

@@ -14,7 +14,7 @@
 
 namespace cubit::ops::quantisation {
 
-/// The source of templates/kernels/`name`.cuh, whose entry point is `name`, with a plan's header.
+/// The source of templates/kernels/quantisation/`name`.cuh, whose entry point is `name`, with a plan's header.
 codegen::KernelSource make_source(const std::string& descriptor, const char* name, const codegen::PlanHeader& header,
                                   const codegen::Architecture& architecture, int most_threads = kMostThreads);
 

@@ -5,7 +5,7 @@
 #include "ops/quantisation/row_kernel.hpp"
 #include "ops/quantisation/row_shape.hpp"
 #include "ops/quantize/quantize.hpp"
-#include "templates/kernels/quantize_arguments.h"
+#include "templates/kernels/quantisation/quantize_arguments.h"
 
 namespace cubit::ops::quantize {
 

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "ops/argument_checks.hpp"
 #include "ops/stream_buffer.hpp"
-#include "templates/kernels/stream_copy_arguments.h"
+#include "templates/kernels/stream/stream_copy_arguments.h"
 
 namespace cubit::ops {
 namespace {

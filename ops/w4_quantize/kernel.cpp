@@ -10,7 +10,7 @@
 #include "ops/element/element.hpp"
 #include "ops/one_pass.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
-#include "templates/kernels/w4_quantize_arguments.h"
+#include "templates/kernels/quantisation/w4_quantize_arguments.h"
 
 namespace cubit::ops::w4_quantize {
 namespace {
@@ -94,7 +94,7 @@ codegen::KernelSource make_source(const W4Quantize& descriptor, const codegen::A
   header.alias("Fit", descriptor.fits_zeros() ? fmt::format("cubit::AsymmetricFit<{}>", descriptor.zero_offset())
                                               : std::string("cubit::SymmetricFit"));
   header.alias("Packing", descriptor.format == W4Format::awq ? "cubit::PackedByN" : "cubit::PackedByK");
-  return one_pass::make_source(descriptor.text(), "w4_quantize", header, architecture);
+  return one_pass::make_source(descriptor.text(), "quantisation", "w4_quantize", header, architecture);
 }
 
 PlanReport make_report(const W4Quantize& descriptor) {

@@ -59,7 +59,7 @@
 #include "attention/sequence_length.cuh"
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "kv_format/kv_scales.cuh"
 
 namespace cubit {

@@ -27,7 +27,7 @@
 #include "attention/gqa_decode_lanes.h"
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 
 namespace cubit {
 

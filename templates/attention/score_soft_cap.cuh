@@ -4,7 +4,7 @@
 #include "attention/score_steps.cuh"
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 
 namespace cubit {
 

@@ -4,7 +4,7 @@
 
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/partial_results.cuh"
 
 namespace cubit {

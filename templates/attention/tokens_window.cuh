@@ -12,7 +12,7 @@
 #pragma once
 
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 
 namespace cubit {
 

@@ -11,7 +11,7 @@
 #include "core/copies.cuh"
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/partial_results.cuh"
 #include "pipeline/split_kv.cuh"
 

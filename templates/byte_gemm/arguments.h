@@ -1,7 +1,7 @@
 // Argument of GEMM kernels whose operands are both bytes, shared by host and device.
 #pragma once
 
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

@@ -1,7 +1,7 @@
 // Argument of the persistent GEMM kernel whose operands are both bytes, shared by host and device.
 #pragma once
 
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 

@@ -7,7 +7,7 @@
 #include "core/types.cuh"
 #include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

@@ -24,7 +24,7 @@
 #include "gemm/gemm_block.cuh"
 #include "gemm/partial_sums.cuh"
 #include "gemm/split_k.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 #include "pipeline/two_cta_cluster.cuh"
 
 namespace cubit {

@@ -15,7 +15,7 @@
 #include "core/copies.cuh"
 #include "core/types.cuh"
 #include "gemm/activation_functions.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 #include "weight_format/fused_gemm_arguments.h"
 
 namespace cubit {

@@ -18,7 +18,7 @@
 #include "gemm/partial_sums.cuh"
 #include "gemm/split_k.cuh"
 #include "gemm/tile_columns.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

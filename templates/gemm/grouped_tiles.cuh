@@ -18,7 +18,7 @@
 
 #include "core/types.cuh"
 #include "gemm/persistent_gemm_lanes.h"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 

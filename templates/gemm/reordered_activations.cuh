@@ -24,7 +24,7 @@
 #include "core/types.cuh"
 #include "gemm/gemm_block.cuh"
 #include "gemm/gemm_lanes.h"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "core/types.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

@@ -19,7 +19,7 @@
 #include "gemm/gemm_block.cuh"
 #include "gemm/partial_sums.cuh"
 #include "gemm/split_k.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

@@ -32,7 +32,7 @@
 #include "gemm/cluster_exchange.cuh"
 #include "gemm/persistent_gemm_lanes.h"
 #include "gemm/scaling.cuh"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 

@@ -13,7 +13,7 @@
 #include "core/types.cuh"
 #include "gemm/partial_sums.cuh"
 #include "gemm/persistent_gemm_lanes.h"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 

@@ -26,7 +26,7 @@
 #include "core/fp8_halves.cuh"
 #include "core/mma.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "kv_format/kv_scales.cuh"
 #include "kv_format/scale.cuh"
 

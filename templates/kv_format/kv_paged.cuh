@@ -8,7 +8,7 @@
 
 #include "core/divide_by.h"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 
 namespace cubit {
 

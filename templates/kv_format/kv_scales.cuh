@@ -7,7 +7,7 @@
 
 #include "attention/gqa_decode_lanes.h"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "kv_format/scale.cuh"
 
 namespace cubit {

@@ -9,7 +9,7 @@
 #include "attention/sequence_length.cuh"
 #include "core/divide_by.h"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/balanced_schedule.h"
 
 namespace cubit {

@@ -4,7 +4,7 @@
 
 #include "attention/warp_results.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/merge_slices.cuh"
 
 namespace cubit {

@@ -7,7 +7,7 @@
 
 #include "attention/gqa_decode_block.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/balanced_schedule.cuh"
 
 namespace cubit {

@@ -11,7 +11,7 @@
 #include "core/bulk_copies.cuh"
 #include "core/divide_by.h"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/balanced_schedule.cuh"
 #include "pipeline/producer_stage.cuh"
 

@@ -1,7 +1,7 @@
 // Argument of GEMM kernels with packed weights, shared by host and device. Tensor maps may follow the argument.
 #pragma once
 
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 
 namespace cubit {
 

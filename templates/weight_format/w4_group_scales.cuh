@@ -14,7 +14,7 @@
 
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 #include "weight_format/w4_integer_values.cuh"
 
 namespace cubit {

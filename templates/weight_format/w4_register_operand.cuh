@@ -29,7 +29,7 @@
 #include "core/types.cuh"
 #include "core/wgmma.cuh"
 #include "gemm/persistent_gemm_lanes.h"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 #include "weight_format/feature_tile.cuh"
 #include "weight_format/w4_group_scales.cuh"
 

@@ -65,13 +65,13 @@ ROWS = "| | M=1 | M=8 | M=16 | M=32 | M=64 | M=128 |"
 
 
 def by_batch(page: str, caches: list[str]) -> Table:
-    return Table(page, BATCHES, "gqa_decode_h200.json",
+    return Table(page, BATCHES, "gqa_decode/gqa_decode_h200.json",
                  {name: of("gqa_decode", f"heads_per_kv=8{CACHES[name]}", "query [B, 1, 8, 128]") for name in caches},
                  [called(f"B={batch}") for batch in (8, 32, 64, 128, 256, 512)])
 
 
 def by_rows(page: str, shapes: list[tuple[int, int]]) -> Table:
-    return Table(page, ROWS, "w4a16_gemm_h200.json", {f"{n}, {k}": sized(n, k) for n, k in shapes},
+    return Table(page, ROWS, "w4a16_gemm/w4a16_gemm_h200.json", {f"{n}, {k}": sized(n, k) for n, k in shapes},
                  [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 8, 16, 32, 64, 128)])
 
 
@@ -101,11 +101,11 @@ TABLES = [
           [lambda case: case["name"] in ("prefill", "all", "n = k = 16384")]),
     by_batch("docs/operators/gqa_decode.md", list(CACHES)),
     Table("docs/operators/gqa_decode.md", "| KV cache | B=1, T=8192 | B=1, T=131072 | B=16, T=8192 |",
-          "gqa_decode_h200.json",
+          "gqa_decode/gqa_decode_h200.json",
           {"bf16": of("gqa_decode", "heads_per_kv=4", "32 query heads"),
            "int4_rows, 4 groups": of("gqa_decode", f"heads_per_kv=4,{INT4}", "32 query heads")},
           [called(name) for name in ("B=1 T=8192", "B=1 T=131072", "B=16 T=8192")]),
-    Table("docs/operators/gqa_decode.md", "| variant | bf16 | fp8_e4m3 | int4_rows, 4 groups |", "gqa_decode_h200.json",
+    Table("docs/operators/gqa_decode.md", "| variant | bf16 | fp8_e4m3 | int4_rows, 4 groups |", "gqa_decode/gqa_decode_h200.json",
           {"pages of 16 tokens": variant("query [B, 1, 8, 128]", 8, "B=128", "cache=paged"),
            "4 query tokens of 4 heads": variant("4 query tokens", 4, "B=128, 4 heads"),
            "4 query tokens of 8 heads": variant("4 query tokens", 8, "B=128, 8 heads"),
@@ -114,16 +114,16 @@ TABLES = [
            "64 sequences, lengths log-uniform in 1 to 32768": variant("64 sequences", 8, "ragged")},
           [stored(""), stored("kv=fp8_e4m3"), stored(INT4)]),
     Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=128 | M=256 | M=512 | M=1024 | M=2048 | M=4096 |",
-          "w4a16_gemm_batch_sizes_h200.json",
+          "w4a16_gemm/w4a16_gemm_batch_sizes_h200.json",
           {"cubit": beside(None), "cuBLAS fp16": beside("cuBLAS fp16"), "Humming": beside("Humming")},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (128, 256, 512, 1024, 2048, 4096)]),
     by_rows("docs/operators/w4a16_gemm.md", SHAPES),
-    Table("docs/operators/w4a16_gemm.md", "| kernel | M=1 | M=16 |", "w4a16_gemm_h200.json",
+    Table("docs/operators/w4a16_gemm.md", "| kernel | M=1 | M=16 |", "w4a16_gemm/w4a16_gemm_h200.json",
           {name: lambda case, fields=fields: case["group"] in ("other formats and types", "weights of 8 bits") and
            case["descriptor"] in (f"w4a16_gemm:{fields}tile_m=8,tile_n=64", f"w4a16_gemm:{fields}tile_n=64")
            for name, fields in MULTIPLIED.items()},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16)]),
-    Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=1 | M=16 | M=64 |", "w4a16_gemm_h200.json",
+    Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=1 | M=16 | M=64 |", "w4a16_gemm/w4a16_gemm_h200.json",
           {"default": sized(8192, 8192), "`batch_invariant=true`": invariant(8192, 8192)},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64)]),
     Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",

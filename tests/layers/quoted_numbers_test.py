@@ -46,7 +46,7 @@ class QuotedNumbers(unittest.TestCase):
     def test_a_digit(self) -> None:
         row, cell = "| int4_rows, 4 groups | ", first_cell("int4_rows, 4 groups")
         self.expect_complaint(row + cell, row + "6.0 (47%)",
-                              f"6.0 (47%) of int4_rows, 4 groups is {cell} in gqa_decode_h200.json")
+                              f"6.0 (47%) of int4_rows, 4 groups is {cell} in gqa_decode/gqa_decode_h200.json")
 
     def test_a_row(self) -> None:
         cell = first_cell("fp8_e4m3")

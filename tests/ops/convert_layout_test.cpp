@@ -7,7 +7,7 @@
 
 #include "check/convert_layout/problem.hpp"
 #include "ops/convert_layout/convert_layout.hpp"
-#include "templates/kernels/convert_layout_arguments.h"
+#include "templates/kernels/quantisation/convert_layout_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

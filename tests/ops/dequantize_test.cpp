@@ -8,7 +8,7 @@
 
 #include "check/dequantize/problem.hpp"
 #include "ops/dequantize/dequantize.hpp"
-#include "templates/kernels/dequantize_arguments.h"
+#include "templates/kernels/quantisation/dequantize_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

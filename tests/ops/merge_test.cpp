@@ -9,7 +9,7 @@
 
 #include "check/merge/problem.hpp"
 #include "ops/merge/merge.hpp"
-#include "templates/kernels/merge_arguments.h"
+#include "templates/kernels/attention/merge_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

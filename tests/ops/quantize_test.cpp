@@ -11,7 +11,7 @@
 #include "check/quantize/problem.hpp"
 #include "ops/quantisation/row_shape.hpp"
 #include "ops/quantize/quantize.hpp"
-#include "templates/kernels/quantize_arguments.h"
+#include "templates/kernels/quantisation/quantize_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

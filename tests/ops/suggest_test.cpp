@@ -164,7 +164,7 @@ void expect_little_lost(const std::string& file_name, std::size_t count, const r
 }
 
 TEST(ModelledTiles, LoseLittleAgainstTheBestOfASweep) {
-  expect_little_lost("w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
+  expect_little_lost("w4a16_gemm/w4a16_gemm_tiles_h200.json", 55, h200(), 0.03);
 }
 
 // An H100 has as many multiprocessors as an H200, and a memory that is a third slower.
@@ -174,23 +174,25 @@ runtime::DeviceFacts h100() {
   return device;
 }
 
-TEST(ModelledTiles, LoseLittleOnASlowerMemory) { expect_little_lost("w4a16_gemm_tiles_h100.json", 22, h100(), 0.04); }
+TEST(ModelledTiles, LoseLittleOnASlowerMemory) {
+  expect_little_lost("w4a16_gemm/w4a16_gemm_tiles_h100.json", 22, h100(), 0.04);
+}
 
 TEST(ModelledTiles, TakeAnUnknownMemoryForAnH200s) {
   runtime::DeviceFacts unknown = h200();
   unknown.memory_bytes_per_second = 0;
-  expect_little_lost("w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
+  expect_little_lost("w4a16_gemm/w4a16_gemm_tiles_h200.json", 55, unknown, 0.03);
 }
 
 // A set leaves out tiles that few layers want (bench/notes/w4a16_gemm.md). The sweeps have no tiles of 16 rows for one
 // row.
 TEST(SuggestedTiles, OfASetLoseLittleAgainstTheBestOfASweep) {
   const auto choice = w4a16_gemm::choice_of({}, *h200().architecture);
-  const Losses on_h200 = losses_of(choice, "w4a16_gemm_tiles_h200.json", h200());
+  const Losses on_h200 = losses_of(choice, "w4a16_gemm/w4a16_gemm_tiles_h200.json", h200());
   EXPECT_LE(on_h200.unmeasured, 4u);
   EXPECT_GE(on_h200.within_3_percent + on_h200.unmeasured, on_h200.cells - 6);
   EXPECT_LE(on_h200.most, 0.15) << on_h200.worst;
-  const Losses on_h100 = losses_of(choice, "w4a16_gemm_tiles_h100.json", h100());
+  const Losses on_h100 = losses_of(choice, "w4a16_gemm/w4a16_gemm_tiles_h100.json", h100());
   EXPECT_LE(on_h100.unmeasured, 2u);
   EXPECT_GE(on_h100.within_3_percent + on_h100.unmeasured, on_h100.cells - 6);
   EXPECT_LE(on_h100.most, 0.19) << on_h100.worst;
@@ -220,7 +222,7 @@ TEST(SuggestedTiles, ModelledTimesAreNearMeasuredOnes) {
   // launches, whose start is part of the times (docs/benchmarks.md).
   constexpr double kMostMissed = 0.16;
   constexpr double kUsuallyMissed = 0.08;
-  std::ifstream file(CUBIT_RESULTS "/w4a16_gemm_h200.json");
+  std::ifstream file(CUBIT_RESULTS "/w4a16_gemm/w4a16_gemm_h200.json");
   int fitted = 0;
   int near = 0;
   std::string far;

@@ -13,7 +13,7 @@
 #include "ops/element/element.hpp"
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/kernels/w4_quantize_arguments.h"
+#include "templates/kernels/quantisation/w4_quantize_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
-#include "templates/kernels/persistent_gemm_arguments.h"
+#include "templates/kernels/gemm/persistent_gemm_arguments.h"
 #include "tests/support/gemm_descriptors.hpp"
 #include "tests/support/gemm_launches.hpp"
 #include "tests/support/refusals.hpp"

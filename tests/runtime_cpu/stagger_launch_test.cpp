@@ -13,7 +13,7 @@
 #include "check/random_rows.hpp"
 #include "ops/element/element.hpp"
 #include "ops/gqa_decode/gqa_decode.hpp"
-#include "templates/kernels/gqa_decode_arguments.h"
+#include "templates/kernels/attention/gqa_decode_arguments.h"
 #include "tests/support/cpu_launches.hpp"
 #include "tests/support/gqa_launches.hpp"
 

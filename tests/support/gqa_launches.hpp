@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "templates/kernels/gqa_decode_arguments.h"
+#include "templates/kernels/attention/gqa_decode_arguments.h"
 #include "tests/support/gqa_plans.hpp"
 #include "tests/support/launches.hpp"
 

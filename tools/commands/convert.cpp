@@ -18,8 +18,8 @@
 #include "files/output_folder.hpp"
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
-#include "tools/checkpoint/conversion.hpp"
 #include "tools/checkpoint/reader.hpp"
+#include "tools/new_checkpoint/conversion.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {

@@ -18,7 +18,7 @@ codegen::KernelSource make_source(const Kernel& kernel, int merged_tiles, const 
       .alias("Product", kernel.weights.product.type);
   add_operands(header, kernel.weights);
   add_split_k(header, split_k);
-  return assemble_source(block, "kernels/sm80_gemm.cuh", header, architecture);
+  return assemble_source(block, "kernels/gemm/sm80_gemm.cuh", header, architecture);
 }
 
 Launch encode_launch(const Kernel& kernel, const ScheduledLaunch& launch, const WeightTensors& weights, void* workspace,

@@ -38,7 +38,7 @@ struct Weights : WeightOperand {
   int producer_pauses = 0;  ///< narrow kernel: between two stages of a producer warp: copy pacing
 };
 
-/// The plan of the wide kernel: templates/kernels/sm90_gemm.cuh.
+/// The plan of the wide kernel: templates/kernels/gemm/sm90_gemm.cuh.
 struct WidePlan {
   BlockPlan block;
   Weights weights;
@@ -54,7 +54,7 @@ struct WidePlan {
   int shared_memory(int stages) const;
 };
 
-/// The plan of the narrow kernel: templates/kernels/sm90_narrow_gemm.cuh.
+/// The plan of the narrow kernel: templates/kernels/gemm/sm90_narrow_gemm.cuh.
 struct NarrowPlan {
   BlockPlan block;
   Weights weights;

@@ -29,7 +29,7 @@ codegen::KernelSource make_source(const WidePlan& plan, const codegen::Architect
       .constant("kUpSumsAt", plan.up_sums_at(block.stages))
       .flag("kReorders", plan.block.reorders_activations);
   add_roles(header, block.descriptor, plan.weights, plan.producers);
-  return assemble_source(block, "kernels/sm90_gemm.cuh", header, architecture);
+  return assemble_source(block, "kernels/gemm/sm90_gemm.cuh", header, architecture);
 }
 
 codegen::KernelSource make_source(const NarrowPlan& plan, const codegen::Architecture& architecture) {
@@ -47,7 +47,7 @@ codegen::KernelSource make_source(const NarrowPlan& plan, const codegen::Archite
       .flag("kSplitsK", block.splits_k)
       .constant("kProducerPauses", plan.weights.producer_pauses);
   add_roles(header, block.descriptor, plan.weights, plan.producers);
-  return assemble_source(block, "kernels/sm90_narrow_gemm.cuh", header, architecture);
+  return assemble_source(block, "kernels/gemm/sm90_narrow_gemm.cuh", header, architecture);
 }
 
 }  // namespace cubit::ops::gemm::sm90

@@ -9,7 +9,7 @@
 #include "ops/gemm/boxes.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
 #include "templates/byte_gemm/persistent_arguments.h"
-#include "templates/kernels/persistent_gemm_arguments.h"
+#include "templates/kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit::ops::gemm::sm90_persistent {
 namespace {

@@ -36,7 +36,7 @@ struct Weights : WeightOperand {
   bool in_shared_memory = false;  ///< wgmma reads the weights where the copy has put them; else lanes dequantise words
 };
 
-/// The plan of templates/kernels/sm90_persistent_gemm.cuh.
+/// The plan of templates/kernels/gemm/sm90_persistent_gemm.cuh.
 struct Plan {
   BlockPlan block;
   Weights weights;

@@ -54,7 +54,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Scaling", scaling.type)
       .alias("Output", weights.output.type)
       .alias("Epilogue", epilogue.type);
-  return assemble_source(block, "kernels/sm90_persistent_gemm.cuh", header, architecture, "persistent_gemm");
+  return assemble_source(block, "kernels/gemm/sm90_persistent_gemm.cuh", header, architecture, "persistent_gemm");
 }
 
 }  // namespace cubit::ops::gemm::sm90_persistent

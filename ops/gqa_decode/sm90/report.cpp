@@ -60,7 +60,8 @@ Decision boxes_decision(const Plan& plan) {
 }
 
 /// Whether rows are so short, or of so many groups, that copies do not hide the instructions of a tile. Measured: the
-/// rows of bench/results/gqa_decode_h200.json that are below 80% of the floor, or just at it, and the next longer rows.
+/// rows that are below 80% of the floor, or just at it, and the next longer rows
+/// (bench/results/gqa_decode/gqa_decode_h200.json).
 bool are_bound_by_arithmetic(const Plan& plan) {
   constexpr int kShort = 56;
   constexpr int kShortOfEightGroups = 96;

@@ -1,4 +1,4 @@
-// The plan header of kernel family sm90, for the template kernels/sm90_gqa_decode.cuh.
+// The plan header of kernel family sm90, for the template kernels/attention/sm90_gqa_decode.cuh.
 #include <fmt/format.h>
 
 #include "codegen/plan_header.hpp"
@@ -79,7 +79,7 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
   add_formats(header, plan);
   alias_roles(header, descriptor);
   return assemble(header, plan,
-                  {.kernel = "kernels/sm90_gqa_decode.cuh",
+                  {.kernel = "kernels/attention/sm90_gqa_decode.cuh",
                    .threads = plan.threads(),
                    .cluster_blocks = plan.merges_in_cluster() ? 2 : 1},
                   architecture, users);

@@ -1,4 +1,4 @@
-// The plan header of the families whose warps have a ring each, for the template kernels/sm80_gqa_decode.cuh.
+// The plan header of the families whose warps have a ring each, for the template kernels/attention/sm80_gqa_decode.cuh.
 #include "ops/gqa_decode/gqa_decode.hpp"
 #include "ops/gqa_decode/warp_ring/warp_ring.hpp"
 
@@ -50,8 +50,8 @@ codegen::KernelSource make_source(const Plan& plan, const CopyRole& role, const 
   alias_types(header, descriptor, architecture);
   add_formats(header, plan, role.query_is_shared);
   alias_roles(header, descriptor);
-  return assemble(header, plan, {.kernel = "kernels/sm80_gqa_decode.cuh", .threads = plan.threads()}, architecture,
-                  users);
+  return assemble(header, plan, {.kernel = "kernels/attention/sm80_gqa_decode.cuh", .threads = plan.threads()},
+                  architecture, users);
 }
 
 }  // namespace cubit::ops::gqa_decode::warp_ring

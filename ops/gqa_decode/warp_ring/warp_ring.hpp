@@ -1,9 +1,10 @@
 // What the kernel families sm75 and sm80 share: every warp of a block has a pipeline of its own.
 //
-// Both families fill the template kernels/sm80_gqa_decode.cuh. Each warp copies tiles of 16 tokens into its own ring of
-// stages and computes them, so the main loop has no barrier of the block. Every sequence is cut into the same number of
-// splits (split-KV). The families differ in the instruction that copies, which is a role of the template: sm80 copies
-// with cp.async, sm75 with loads and stores. A family plans with the steps below and adds what is its own.
+// Both families fill the template kernels/attention/sm80_gqa_decode.cuh. Each warp copies tiles of 16 tokens into its
+// own ring of stages and computes them, so the main loop has no barrier of the block. Every sequence is cut into the
+// same number of splits (split-KV). The families differ in the instruction that copies, which is a role of the
+// template: sm80 copies with cp.async, sm75 with loads and stores. A family plans with the steps below and adds what is
+// its own.
 #pragma once
 
 #include <cubit/gqa_decode.h>

@@ -89,7 +89,7 @@ WideTimes times_of_wide_blocks(const W4a16Gemm& descriptor) {
 }
 
 /// Pauses of a producer warp between two stages, as measured with zeros in groups of 128: a copy of zeros takes as long
-/// as two pauses. Words by n, whose rows are short, need more pauses. See templates/kernels/sm90_narrow_gemm.cuh.
+/// as two pauses. Words by n, whose rows are short, need more pauses. See templates/kernels/gemm/sm90_narrow_gemm.cuh.
 int producer_pauses(const W4a16Gemm& descriptor) {
   constexpr int kPausesOfZeros = 2;
   struct Pauses {

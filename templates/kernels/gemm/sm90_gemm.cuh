@@ -57,7 +57,7 @@
 #include "gemm/reordered_activations.cuh"
 #include "gemm/split_k.cuh"
 #include "gemm/split_k_merge.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 #include "pipeline/stage_ring.cuh"
 
 namespace cubit {

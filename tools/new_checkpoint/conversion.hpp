@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "files/output_file.hpp"
-#include "tools/checkpoint/layer_orders.hpp"
 #include "tools/checkpoint/quantised_layers.hpp"
 #include "tools/checkpoint/reader.hpp"
+#include "tools/new_checkpoint/layer_orders.hpp"
 
 namespace cubit::tools {
 

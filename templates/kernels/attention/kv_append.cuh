@@ -22,7 +22,7 @@
 
 #include "attention/rotary.cuh"
 #include "core/types.cuh"
-#include "kernels/kv_append_arguments.h"
+#include "kernels/attention/kv_append_arguments.h"
 #include "kv_format/row_lanes.cuh"
 
 namespace {

@@ -5,7 +5,7 @@
 #include "plan.cuh"
 
 #include "core/types.cuh"
-#include "kernels/stream_read_arguments.h"
+#include "kernels/stream/stream_read_arguments.h"
 
 extern "C" __global__ void __launch_bounds__(plan::kThreads)
     stream_read(const __grid_constant__ cubit::StreamReadArguments args) {

@@ -56,7 +56,7 @@
 #include "core/copies.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "pipeline/split_kv.cuh"
 
 namespace cubit {

@@ -1,4 +1,4 @@
-#include "tools/checkpoint/conversion.hpp"
+#include "tools/new_checkpoint/conversion.hpp"
 
 #include <fmt/format.h>
 

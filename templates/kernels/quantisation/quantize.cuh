@@ -11,7 +11,7 @@
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, shfl, cvt), "Parallel Synchronization" (bar.sync).
 #include "plan.cuh"
 
-#include "kernels/quantize_arguments.h"
+#include "kernels/quantisation/quantize_arguments.h"
 #include "quantisation/quantise_row.cuh"
 
 extern "C" __global__ void __launch_bounds__(plan::kMostThreads)

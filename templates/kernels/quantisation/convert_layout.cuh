@@ -9,7 +9,7 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "kernels/convert_layout_arguments.h"
+#include "kernels/quantisation/convert_layout_arguments.h"
 #include "quantisation/layout_patches.cuh"
 
 extern "C" __global__ void __launch_bounds__(plan::kThreads)

@@ -19,7 +19,7 @@
 
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/merge_arguments.h"
+#include "kernels/attention/merge_arguments.h"
 #include "kv_format/lane_channels.cuh"
 
 namespace cubit {

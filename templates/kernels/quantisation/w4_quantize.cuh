@@ -21,7 +21,7 @@
 #include "core/copies.cuh"
 #include "core/math.cuh"
 #include "core/types.cuh"
-#include "kernels/w4_quantize_arguments.h"
+#include "kernels/quantisation/w4_quantize_arguments.h"
 #include "kv_format/row_lanes.cuh"
 #include "weight_format/w4_packing.cuh"
 #include "weight_format/w4_rounding.cuh"

@@ -11,7 +11,7 @@
 #include "plan.cuh"
 
 #include "core/types.cuh"
-#include "kernels/kv_gather_arguments.h"
+#include "kernels/attention/kv_gather_arguments.h"
 #include "kv_format/row_lanes.cuh"
 
 extern "C" __global__ void __launch_bounds__(plan::kThreads)

@@ -12,7 +12,7 @@
 #include "plan.cuh"
 
 #include "gemm/activation_functions.cuh"
-#include "kernels/gate_quantize_arguments.h"
+#include "kernels/quantisation/gate_quantize_arguments.h"
 #include "quantisation/quantise_row.cuh"
 
 extern "C" __global__ void __launch_bounds__(plan::kMostThreads)

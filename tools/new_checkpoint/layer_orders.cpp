@@ -1,4 +1,4 @@
-#include "tools/checkpoint/layer_orders.hpp"
+#include "tools/new_checkpoint/layer_orders.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -87,7 +87,7 @@
 #include "core/bulk_copies.cuh"
 #include "core/overlap.cuh"
 #include "core/types.cuh"
-#include "kernels/gqa_decode_arguments.h"
+#include "kernels/attention/gqa_decode_arguments.h"
 #include "kv_format/kv_contiguous.cuh"
 #include "kv_format/kv_paged.cuh"
 #include "pipeline/cluster_merge.cuh"

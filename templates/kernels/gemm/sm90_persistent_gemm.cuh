@@ -52,7 +52,7 @@
 #include "gemm/cluster_exchange.cuh"
 #include "gemm/persistent_gemm_lanes.h"
 #include "gemm/stream_k_sums.cuh"
-#include "kernels/persistent_gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 

@@ -54,7 +54,7 @@
 #include "gemm/gemm_lanes.h"
 #include "gemm/split_k.cuh"
 #include "gemm/split_k_merge.cuh"
-#include "kernels/gemm_arguments.h"
+#include "kernels/gemm/gemm_arguments.h"
 #include "pipeline/stage_ring.cuh"
 
 namespace cubit {

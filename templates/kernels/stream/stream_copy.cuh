@@ -4,7 +4,7 @@
 #include "plan.cuh"
 
 #include "core/types.cuh"
-#include "kernels/stream_copy_arguments.h"
+#include "kernels/stream/stream_copy_arguments.h"
 
 extern "C" __global__ void __launch_bounds__(plan::kThreads)
     stream_copy(const __grid_constant__ cubit::StreamCopyArguments args) {

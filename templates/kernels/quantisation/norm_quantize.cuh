@@ -13,7 +13,7 @@
 // "Parallel Synchronization" (bar.sync).
 #include "plan.cuh"
 
-#include "kernels/norm_quantize_arguments.h"
+#include "kernels/quantisation/norm_quantize_arguments.h"
 #include "quantisation/quantise_row.cuh"
 #include "quantisation/row_norm.cuh"
 

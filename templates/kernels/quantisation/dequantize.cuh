@@ -9,7 +9,7 @@
 
 #include "core/copies.cuh"
 #include "core/types.cuh"
-#include "kernels/dequantize_arguments.h"
+#include "kernels/quantisation/dequantize_arguments.h"
 
 namespace cubit {
 
