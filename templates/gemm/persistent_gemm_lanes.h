@@ -22,6 +22,15 @@ inline constexpr int kBlockFeatures = 128;      ///< features per block
 inline constexpr int kConsumerWarps = 8;        ///< two warpgroups
 inline constexpr int kUnitSlabs = 2;            ///< slabs per unit of stream-K; a unit begins with a whole group
 
+/// Tokens of a box that a tensor copy brings: the largest part of half a tile's tokens that has at most 72 tokens and
+/// whole swizzle atoms of 8. A copy takes longer, the more tokens of its box do not exist, and many small boxes take
+/// longer than few large ones.
+CUBIT_SHARED_CODE int box_tokens(int tile_tokens) {
+  int tokens = 72;
+  while (tile_tokens / 2 % tokens != 0) tokens -= 8;
+  return tokens;
+}
+
 struct Place {
   int row;
   int byte;

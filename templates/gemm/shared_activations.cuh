@@ -1,9 +1,9 @@
 // Activation operand of the persistent GEMM: activations of 16 or 8 bits in natural order along k, which wgmma reads
 // from shared memory as TMA leaves them.
 //
-// A stage has kTokens rows of 128 bytes (kSlabK values along k) with 128-byte swizzle. A box has half of the tokens.
-// The two blocks of a cluster either load one half each, into both blocks (multicast), or load both halves for
-// themselves.
+// A stage has kTokens rows of 128 bytes (kSlabK values along k) with 128-byte swizzle. The two blocks of a cluster
+// either load one half of the tokens each, into both blocks (multicast), or load both halves for themselves. A half is
+// one or several boxes.
 //
 // Interface of an activation operand: kBytes of a stage, load(), which one thread of the producer warp calls, and
 // describe(), the B operand of a step.
@@ -26,21 +26,32 @@ struct SharedActivations {
   static __device__ __forceinline__ void load(const TensorMap& map, uint32 dst, int token, int tokens, int slab,
                                               uint32 barrier, bool multicast, int rank) {
     constexpr uint16 kBothBlocks = 3;
-    constexpr int kHalf = kTokens / 2;
+    constexpr int kBoxes = kTokens / kBoxTokens;
     const int k = slab * kSlabK;
-    // A box begins inside the tensor. What it holds for tokens that do not exist is not stored.
-    const auto first = [&](int half) { return min(token + half * kHalf, tokens - 1); };
-    if (multicast) {
-      copy_box_to_blocks(dst + rank * (kBytes / 2), map, k, first(rank), barrier, kBothBlocks);
-    } else {
-      copy_box(dst, map, k, first(0), barrier);
-      copy_box(dst + kBytes / 2, map, k, first(1), barrier);
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      const int first = first_token(token + box * kBoxTokens, tokens);
+      const uint32 place = dst + box * (kBoxTokens * persistent_lanes::kSlabBytes);
+      if (!multicast) {
+        copy_box(place, map, k, first, barrier);
+      } else if (box / (kBoxes / 2) == rank) {
+        copy_box_to_blocks(place, map, k, first, barrier, kBothBlocks);
+      }
     }
   }
 
   /// Matrix descriptor of a stage. Each further step of 32 bytes along k adds kStepOffset.
   static constexpr uint64 kStepOffset = 32 / 16;
   static __device__ __forceinline__ uint64 describe(uint32 stage) { return describe_rows_of_128(stage); }
+
+ private:
+  static constexpr int kBoxTokens = persistent_lanes::box_tokens(kTokens);
+
+  /// The first of the tokens that a box brings, of `tokens` in all. A box of tokens that do not exist brings others,
+  /// whose products are not stored.
+  static __device__ __forceinline__ int first_token(int token, int tokens) {
+    return token < tokens ? token : max(0, tokens - kBoxTokens);
+  }
 };
 
 }  // namespace cubit

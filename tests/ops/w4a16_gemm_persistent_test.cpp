@@ -173,6 +173,18 @@ Encoded encode(const char* text, const Arguments& arguments) {
   return result;
 }
 
+/// A half of a tile's rows is whole boxes of whole swizzle atoms.
+TEST(PersistentLaunch, CopiesActivationsInBoxesOfAtMost72Rows) {
+  for (int rows = 16; rows <= 256; rows += 16) {
+    const int box = persistent_lanes::box_tokens(rows);
+    EXPECT_EQ(rows / 2 % box, 0) << rows;
+    EXPECT_EQ(box % 8, 0) << rows;
+    EXPECT_LE(box, 72) << rows;
+  }
+  EXPECT_EQ(persistent_lanes::box_tokens(256), 64);
+  EXPECT_EQ(persistent_lanes::box_tokens(192), 48);
+}
+
 TEST(PersistentLaunch, HasMapsOfWordsActivationsAndOutput) {
   auto arguments = arguments_of(300, 1032, 640);
   arguments.activation_stride = 704;
@@ -191,9 +203,9 @@ TEST(PersistentLaunch, HasMapsOfWordsActivationsAndOutput) {
                                          .rank = 2,
                                          .sizes = {640, 300},
                                          .strides = {2 * 704},
-                                         .box = {64, 128},
+                                         .box = {64, 64},
                                          .swizzle = runtime::TensorSwizzle::span128}))
-      << "half of a tile's rows: " << maps[1].text();
+      << "a quarter of a tile's rows: " << maps[1].text();
   EXPECT_EQ(maps[2], (runtime::TensorMap{.base = 0x5000,
                                          .element_bytes = 2,
                                          .rank = 2,

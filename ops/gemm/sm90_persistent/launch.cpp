@@ -22,11 +22,11 @@ bool has_output_map(const GemmDescriptor& descriptor, const Problem& problem) {
   return columns * bytes % 16 == 0 && map_row_bytes(problem.m, columns, problem.output_stride, bytes) % 16 == 0;
 }
 
-/// Each block of a cluster copies a part of the activations for both.
+/// The map of the activations' boxes.
 runtime::TensorMap map_of_activations(const Plan& plan, const Problem& problem) {
-  codegen::TileLayout part = plan.block.tiles.activations;
-  part.rows /= kClusterBlocks;
-  return activation_map(plan.block.descriptor, problem, part);
+  codegen::TileLayout box = plan.block.tiles.activations;
+  box.rows = persistent_lanes::box_tokens(box.rows);
+  return activation_map(plan.block.descriptor, problem, box);
 }
 
 runtime::TensorMap map_of_output(const Plan& plan, const Problem& problem) {
