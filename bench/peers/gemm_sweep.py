@@ -219,6 +219,7 @@ class Graph:
 
     def __init__(self, torch, launches):
         self._torch = torch
+        self._kept = launches  # a replay uses the tensors and workspaces that they own
         stream = measure.warmed_stream(torch, launches)
         self._graph = measure.capture(torch, stream, launches, 1)
         microseconds = [measure.replay(torch, self._graph) for _ in range(2)][-1]

@@ -14,9 +14,6 @@ namespace cubit::ops::w8a8_gemm {
 namespace {
 
 constexpr std::array kTileRows = {8, 16, 32, 64, 128, 192, 256};
-/// Tiles of sets. Larger tiles, which family sm90_persistent alone has, are for launches that ask for them: nobody has
-/// seen the family's stream-K launches work on a GPU.
-constexpr std::array kSetTileRows = {8, 16, 32, 64};
 constexpr std::array kTileColumns = {256};
 
 std::vector<Field<W8a8Gemm>> make_fields() {
@@ -112,7 +109,8 @@ bool is_served(const W8a8Gemm& descriptor) {
   }
 }
 
-bool is_timed(const W8a8Gemm&) { return false; }
+/// On architectures with wgmma; elsewhere see Sm80Bytes::is_modelled().
+bool is_timed(const W8a8Gemm&) { return true; }
 std::span<const gemm::Tile> timed_tiles(const W8a8Gemm&, const codegen::Architecture&) { return {}; }
 
 }  // namespace
@@ -120,7 +118,7 @@ std::span<const gemm::Tile> timed_tiles(const W8a8Gemm&, const codegen::Architec
 const gemm::SetPolicy<W8a8Gemm> kSetPolicy = {.families = families,
                                               .check_rules = check_rules,
                                               .is_served = is_served,
-                                              .tile_rows = kSetTileRows,
+                                              .tile_rows = kTileRows,
                                               .tile_columns = kTileColumns,
                                               .most_narrow_rows = 0,
                                               .is_timed = is_timed,

@@ -123,6 +123,9 @@ class Sm90PersistentBytes final : public GemmFamily {
     if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
     return std::nullopt;
   }
+  FamilyPreference preference(const W8a8Gemm&, const codegen::Architecture&) const override {
+    return {.is_preferred = true};
+  }
   gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const override {
     return make_plan(descriptor, architecture).block;
   }

@@ -334,9 +334,8 @@ constexpr Mutant kMutants[] = {
     {"bytes_beyond_the_end_of_a_row", "w8a8_gemm:tile_m=8", "m=3,n=24,k=144", "byte_gemm/weights.cuh",
      "const bool valid = column >= 0 && (kAllK || k_ < k_left);", "const bool valid = column >= 0;",
      "are in no allocation", kNotRun},
-    {"healthy_persistent_bytes", "w8a8_gemm:output=int8,tile_m=16,family=sm90_persistent", "m=3,n=24,k=144", "", "", "",
-     "", kNotRun},
-    {"persistent_bytes_beyond_the_last_row", "w8a8_gemm:output=int8,tile_m=16,family=sm90_persistent", "m=3,n=24,k=144",
+    {"healthy_persistent_bytes", "w8a8_gemm:output=int8,tile_m=16", "m=3,n=24,k=144", "", "", "", "", kNotRun},
+    {"persistent_bytes_beyond_the_last_row", "w8a8_gemm:output=int8,tile_m=16", "m=3,n=24,k=144",
      "gemm/staged_epilogue.cuh", "if (token >= args_.m || first", "if (first", "are in no allocation", kNotRun},
 
     {"gate_rows_beyond_the_last", "gate_quantize:scale=tensor", "rows=3,columns=512", "quantisation/row_threads.cuh",

@@ -105,9 +105,11 @@ std::vector<std::string> members_on(const char* text, const char* architecture) 
 TEST(W8a8Descriptor, NamesASetOfAllTiles) {
   EXPECT_EQ(members_on("w8a8_gemm", "sm_80"), (std::vector<std::string>{"w8a8_gemm:tile_m=8", "w8a8_gemm:tile_m=16",
                                                                         "w8a8_gemm:tile_m=32", "w8a8_gemm:tile_m=64"}));
-  EXPECT_EQ(members_on("w8a8_gemm", "sm_90a"), members_on("w8a8_gemm", "sm_80"));
-  const auto persistent = members_on("w8a8_gemm:family=sm90_persistent", "sm_90a");
-  EXPECT_EQ(persistent.front(), "w8a8_gemm:tile_m=16,family=sm90_persistent");
+  const auto many = members_on("w8a8_gemm", "sm_90a");
+  ASSERT_EQ(many.size(), 7u);
+  EXPECT_EQ(many.back(), "w8a8_gemm:tile_m=256");
+  const auto promoted = members_on("w8a8_gemm:element=fp8_e4m3,accumulate=promoted", "sm_90a");
+  EXPECT_EQ(promoted.back(), "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128");
   EXPECT_EQ(members_on("w8a8_gemm:atomic_splits=true", "sm_90a").size(), 4u);
 }
 
@@ -116,9 +118,8 @@ TEST(W8a8Descriptor, NamesTheFamilyOfATile) {
     return find_operator(text).specialise(text, codegen::find_architecture(architecture))->report().family;
   };
   EXPECT_EQ(family("w8a8_gemm:tile_m=8", "sm_90a"), "sm80_w8a8_gemm");
-  EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_90a"), "sm80_w8a8_gemm");
-  EXPECT_EQ(family("w8a8_gemm:tile_m=16,family=sm90_persistent", "sm_90a"), "sm90_persistent_w8a8_gemm");
-  EXPECT_EQ(family("w8a8_gemm:tile_m=128", "sm_90a"), "sm90_persistent_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_90a"), "sm90_persistent_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16,family=sm80", "sm_90a"), "sm80_w8a8_gemm");
   EXPECT_EQ(family("w8a8_gemm:tile_m=16,atomic_splits=true", "sm_90a"), "sm80_w8a8_gemm");
   EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_100a"), "sm80_w8a8_gemm");
   EXPECT_NE(refusal_on("w8a8_gemm:tile_m=128", "sm_100a").find("it needs wgmma"), std::string::npos);
@@ -138,6 +139,25 @@ TEST(W8a8Plan, PromotesWhereTensorCoresHaveE4m3) {
   EXPECT_TRUE(promotes("sm_120"));
   EXPECT_FALSE(promotes("sm_90a"));
   EXPECT_FALSE(promotes("sm_100a"));
+}
+
+/// Rows that a launch of the set takes on an H200.
+std::string chosen_on_h200(int m, int n, int k) {
+  const Operator& op = find_operator("w8a8_gemm");
+  cubit_w8a8_gemm_arguments arguments{};
+  arguments.size = sizeof arguments;
+  arguments.m = m;
+  arguments.n = n;
+  arguments.activation_stride = arguments.k = k;
+  const auto choice = op.choice("w8a8_gemm", *tests::h200().architecture);
+  return members_on("w8a8_gemm", "sm_90a")[choice->choose(&arguments, tests::h200())];
+}
+
+TEST(W8a8Descriptor, LaunchesTakeTheTileThatTheModelFindsFastest) {
+  EXPECT_EQ(chosen_on_h200(16, 8192, 8192), "w8a8_gemm:tile_m=16");
+  EXPECT_EQ(chosen_on_h200(64, 8192, 8192), "w8a8_gemm:tile_m=64");
+  EXPECT_EQ(chosen_on_h200(2048, 8192, 8192), "w8a8_gemm:tile_m=256");
+  EXPECT_EQ(chosen_on_h200(8192, 8192, 8192), "w8a8_gemm:tile_m=256");
 }
 
 /// Row r of ldmatrix's matrix i goes to lanes 4 r …, which store columns 4 r + i of the strip.
@@ -287,7 +307,7 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=64,atomic_splits=true", "sm_120"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
   for (const char* const tile : {"16", "32", "64", "128", "192", "256"}) {
-    const std::string text = std::string(",family=sm90_persistent,tile_m=") + tile;
+    const std::string text = std::string(",tile_m=") + tile;
     const std::string all = ",function=silu_gate,bias=true,residual=true";
     kernels.push_back({"w8a8_gemm:output=int32" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:output=bf16" + text + all, "sm_90a"});
@@ -296,8 +316,7 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
     kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3" + text + all, "sm_90a"});
   }
   for (const char* const tile : {"16", "64", "128"}) {
-    const std::string promoted =
-        std::string("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,family=sm90_persistent,tile_m=") + tile;
+    const std::string promoted = std::string("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=") + tile;
     kernels.push_back({promoted, "sm_90a"});
     kernels.push_back({promoted + ",output=fp8_e4m3,function=silu_gate,bias=true,residual=true", "sm_90a"});
   }

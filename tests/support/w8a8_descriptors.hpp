@@ -25,7 +25,7 @@ inline W8a8Gemm w8a8_descriptor(const Combination& values) {
   descriptor.bias = values[7] != 0;
   descriptor.residual = values[8] != 0;
   descriptor.addend = static_cast<Element>(values[9]);
-  descriptor.family = values[10] != 0 ? "sm90_persistent" : "auto";
+  descriptor.family = values[10] != 0 ? "sm80" : "auto";
   return descriptor;
 }
 
@@ -36,7 +36,7 @@ inline bool is_legal_w8a8(const Combination& values) {
   const bool has_addend = descriptor.has_byte_output() && (descriptor.bias || descriptor.residual);
   if (descriptor.promotes() && (descriptor.element == W8Element::int8 || descriptor.tile_m > 128)) return false;
   if (descriptor.addend != standard.addend && !has_addend) return false;
-  if (descriptor.family == "sm90_persistent" && descriptor.tile_m < 16) return false;
+  if (descriptor.family == "sm80" && descriptor.tile_m > 64) return false;
   if (descriptor.output != W8Output::int32) return true;
   return descriptor.element == W8Element::int8 && descriptor.function == GemmFunction::none && !descriptor.bias &&
          !descriptor.residual && descriptor.activation_scale == standard.activation_scale &&
