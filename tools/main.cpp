@@ -63,6 +63,26 @@ std::string usage_sentence(const CLI::ParseError& error, const CLI::App& app) {
   return fmt::format("{}; see {} --help", text, name);
 }
 
+/// The subcommands that the first build of `make run` leaves out (CUBIT_TOOL_COMMANDS).
+#ifdef CUBIT_COMMANDS_OF_KERNELS
+void add_commands_of_checkpoints(CLI::App& app, Context&) {
+  for (const char* const name : {"study", "calibrate", "smooth", "quantize-checkpoint", "convert"}) {
+    app.add_subcommand(name, "Not in this build: `make build` builds it")->preparse_callback([name](std::size_t) {
+      throw cubit::tools::BadInput(name, "is not in this build, which `make run` made",
+                                   "`make build` builds build/release/tools/cubit with all subcommands");
+    });
+  }
+}
+#else
+void add_commands_of_checkpoints(CLI::App& app, Context& context) {
+  cubit::tools::add_study(app, context);
+  cubit::tools::add_calibrate(app, context);
+  cubit::tools::add_smooth(app, context);
+  cubit::tools::add_quantize_checkpoint(app, context);
+  cubit::tools::add_convert(app, context);
+}
+#endif
+
 void add_options(CLI::App& app, Context& context) {
   app.fallthrough();
   app.require_subcommand(1);
@@ -80,16 +100,12 @@ void add_options(CLI::App& app, Context& context) {
   cubit::tools::add_compile(app, context);
   cubit::tools::add_run(app, context);
   cubit::tools::add_bench(app, context);
-  cubit::tools::add_study(app, context);
   cubit::tools::add_explain(app, context);
   cubit::tools::add_explain_miss(app, context);
   cubit::tools::add_suggest(app, context);
   cubit::tools::add_bundle(app, context);
   cubit::tools::add_cache(app, context);
-  cubit::tools::add_calibrate(app, context);
-  cubit::tools::add_smooth(app, context);
-  cubit::tools::add_quantize_checkpoint(app, context);
-  cubit::tools::add_convert(app, context);
+  add_commands_of_checkpoints(app, context);
   cubit::tools::add_devices(app, context);
   cubit::tools::add_operators(app, context);
 }

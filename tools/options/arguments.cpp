@@ -90,7 +90,8 @@ std::vector<DescriptorText> read_lines(std::istream& stream, const std::string& 
   for (int number = 1;; ++number) {
     const std::string origin = fmt::format("{}:{}", label, number);
     if (!next_line(stream, line, origin)) break;
-    if (number > kMostLines) throw BadInput(label, fmt::format("has over {} lines", kMostLines), "split the list");
+    if (number > kMostListLines)
+      throw BadInput(label, fmt::format("has over {} lines", kMostListLines), "split the list");
     const std::string_view text = content(line, number);
     if (text.empty()) continue;
     if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' '; })) {

@@ -36,7 +36,7 @@ struct DescriptorText {
 inline constexpr std::size_t kLongestDescriptor =
     4096;  ///< bytes; the longest descriptor of any operator is below a tenth of this
 inline constexpr std::size_t kLongestLine = 65536;  ///< bytes, including the comment
-inline constexpr int kMostLines = 100'000;
+inline constexpr int kMostListLines = 100'000;
 
 /// Throws BadInput if the text is longer than kLongestDescriptor. For `origin` see DescriptorText.
 void require_descriptor_length(std::string_view text, const std::string& origin);

@@ -18,7 +18,7 @@ constexpr double kHead = 78;
 constexpr double kPhaseHead = 34;
 constexpr double kBand = 46;  // height of an owner's band: the bytes, and below them the addresses
 constexpr double kBandBytes = 28;
-constexpr double kLabelSize = 11;
+constexpr double kRegionLabelSize = 11;
 
 /// Regions that are adjacent in the list and share phase and owner.
 struct Band {
@@ -61,7 +61,7 @@ double phase_heads(const std::vector<Band>& bands) {
 /// The longest text that fits the box; "" if no text fits.
 std::string fitting(const Box& box, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
-    if (text_width(text, kLabelSize) < box.width - 6) return text;
+    if (text_width(text, kRegionLabelSize) < box.width - 6) return text;
   }
   return "";
 }
@@ -75,7 +75,7 @@ void draw_region(Svg& svg, const json& region, const Box& box, std::size_t index
                       .stroke = "#ffffff",
                       .kind = "region",
                       .tooltip = fmt::format("{} … {}: {}", offset, offset + bytes - 1, with_bytes)});
-  svg.label(box, fitting(box, {with_bytes, name}), {.size = kLabelSize});
+  svg.label(box, fitting(box, {with_bytes, name}), {.size = kRegionLabelSize});
   const std::string address = fmt::format("{}", offset);
   if (text_width(address, 9) < box.width) {
     svg.text({box.x, box.y + box.height + 10}, address, {.size = 9, .fill = "#777777"});

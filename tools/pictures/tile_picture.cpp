@@ -17,8 +17,8 @@ using nlohmann::json;
 constexpr int kBanks = 32;
 constexpr int kWordBytes = 4;
 constexpr int kLineBytes = kBanks * kWordBytes;
-constexpr int kMostLines = 64;    // most memory lines of the first panel; layouts repeat much earlier
-constexpr int kVectorBytes = 16;  // bytes of the widest access; swizzles move blocks of this size
+constexpr int kMostMemoryLines = 64;  // most memory lines of the first panel; layouts repeat much earlier
+constexpr int kVectorBytes = 16;      // bytes of the widest access; swizzles move blocks of this size
 
 constexpr double kCellWidth = 24;
 constexpr double kCellHeight = 15;
@@ -196,7 +196,7 @@ void draw_access(Svg& svg, double top, const json& access, const Instance& insta
 std::string tile_picture(const json& tile, const std::string& subject) {
   std::vector<Instance> instances;
   for (const json& access : tile.at("accesses")) instances.push_back(worst_instance(access));
-  const int lines = std::min(kMostLines, (tile.at("bytes").get<int>() + kLineBytes - 1) / kLineBytes);
+  const int lines = std::min(kMostMemoryLines, (tile.at("bytes").get<int>() + kLineBytes - 1) / kLineBytes);
   double height = kHead + panel_height(lines);
   for (const Instance& instance : instances) {
     const auto [first, last] = touched_lines(instance);
