@@ -3,7 +3,7 @@
 #
 #   fast    (default) what a contributor runs: all tests without the labels slow and product
 #   all     every test
-#   sample  one part in 8 of the tests that are labelled slow, and of the kernels in the tests that are labelled
+#   sample  one part in 16 of the tests that are labelled slow, and of the kernels in the tests that are labelled
 #           product. The hash of the commit (HEAD) chooses the part; the same hash chooses the same part again.
 #
 # The last line is 'N passed, N failed, N skipped'; tests that need a GPU skip where there is none. Fails if a test does.
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 preset=${1:-release}
 tier=${2:-fast}
 commit=${3:-}
-parts=8
+parts=16
 
 # The names of the tests that `ctest --preset` lists with the arguments, one per line.
 names() { ctest --preset "$preset" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'; }
