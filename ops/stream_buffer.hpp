@@ -28,7 +28,7 @@ PlanReport stream_report(std::string_view name, const StreamDescriptor& descript
 
 /// Checks a launch's bytes. Throws Failure(invalid_argument).
 void require_stream_bytes(std::int64_t bytes);
-/// What each says of itself.
+/// The texts that differ between stream_read and stream_copy.
 struct StreamTexts {
   std::string_view name;
   std::string_view summary;

@@ -26,6 +26,7 @@ import measure
 import results
 import sweep_cells
 from cubit_library import sized
+from graph import Graph
 
 SQUARE = 8192
 INT8 = "w8a8_gemm:bias=true"
@@ -127,7 +128,7 @@ def lt_launches(torch, cell, has_bytes):
     times = []
     for index, algorithm in enumerate(product.algorithms):
         try:
-            times.append((gemm_sweep.Graph(torch, of(algorithm)).replay_round(), index))
+            times.append((Graph(torch, of(algorithm)).replay_round(), index))
         except RuntimeError:  # a candidate that does not run
             continue
     torch.cuda.synchronize()
@@ -158,10 +159,10 @@ def measure_cell(torch, library, device, case, facts, rounds, workspace):
     torch.cuda.synchronize()
     entry = {**facts, "name": name_of(*case), "descriptor": cell.descriptor, "m": cell.m, "n": cell.n, "k": cell.k,
              "copies": len(cell.tensors), "relative_error": cell.check(torch), "skipped": {}}
-    graphs = {sweep_cells.CUBIT: gemm_sweep.Graph(torch, launches)}
+    graphs = {sweep_cells.CUBIT: Graph(torch, launches)}
     for name, make in peers_of(torch, cell).items():
         try:
-            graphs[name] = gemm_sweep.Graph(torch, make())
+            graphs[name] = Graph(torch, make())
         except Exception as error:  # a peer that fails must not end the run of the others
             entry["skipped"][name] = gemm_sweep.reason(torch, error)
     reads = sweep_cells.alternate({name: graph.replay_round for name, graph in graphs.items()}, rounds)

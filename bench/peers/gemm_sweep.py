@@ -31,6 +31,7 @@ import results
 import sweep_cells
 import sweep_picture
 from cubit_library import GemmArguments, Launch, StreamReadArguments, sized
+from graph import Graph
 
 MOST_ERROR = 2e-3  # of an fp16 output, relative to the norm of the fp32 product
 # Fields that change a kernel's speed and not what it computes. All others would need other weights.
@@ -212,29 +213,6 @@ class ReadFloor:
             self._torch.cuda.synchronize()
             times.append((microseconds(), name))
         return min(times)
-
-
-class Graph:
-    """A captured rotation of launches."""
-
-    def __init__(self, torch, launches):
-        self._torch = torch
-        self._kept = launches  # a replay uses the tensors and workspaces that they own
-        stream = measure.warmed_stream(torch, launches)
-        self._graph = measure.capture(torch, stream, launches, 1)
-        microseconds = [measure.replay(torch, self._graph) for _ in range(2)][-1]
-        rounds = results.rounds_for(microseconds)
-        if rounds > 1:
-            self._graph = measure.capture(torch, stream, launches, rounds)
-            measure.replay(torch, self._graph)
-        self.launches = rounds * len(launches)
-        self.replays = sweep_cells.replays_for(microseconds * rounds)
-
-    def replay_round(self):
-        """Enqueues one round. The function that it returns gives the microseconds per launch once the device is
-        idle."""
-        events = [measure.enqueue(self._torch, self._graph) for _ in range(self.replays)]
-        return lambda: results.median([begin.elapsed_time(end) for begin, end in events]) * 1000 / self.launches
 
 
 def relative_error(torch, launch, x, y, dense):

@@ -10,7 +10,7 @@
 namespace cubit::ops::gqa_decode {
 namespace {
 
-/// Joins the proofs of what is one access of the template, such as the copies of keys and of values.
+/// Joins the proofs of accesses that one line of the template makes, such as the copies of keys and of values.
 void join_proofs(PlanReport& report) {
   std::vector<codegen::ConflictProof> joined;
   for (codegen::ConflictProof& proof : report.proofs) {

@@ -169,8 +169,8 @@ constexpr Operation kOperations[] = {{"add.u32", 0xfffffff0, 0x23, 0x13},
                                      {"exch.b32", 5, 6, 6},
                                      {"add.f32", 0x3fc00000, 0x40100000, 0x40700000}};
 
-/// First each thread updates a word of the other block. Then all threads of a cluster update one word of its first
-/// block.
+/// First each thread updates a word of the other block. Then all threads of a cluster update one word of the cluster's
+/// first block.
 void atomics(Cases& cases) {
   for (const Operation& given : kOperations) {
     for (const char* root : {"atom", "red"}) {

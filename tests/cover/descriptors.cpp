@@ -65,7 +65,8 @@ bool names_a_set(const std::string& field, const std::string& value) {
   return field.starts_with("tile_") && value == "auto";
 }
 
-/// Of "64, 128" all, of "1 to 64" and of "8 to 512 in steps of 8" those that tell something.
+/// All values of a list such as "64, 128", and the instructive values of a range such as "1 to 64" or "8 to 512 in
+/// steps of 8".
 std::vector<std::string> accepted_values(const std::string& name, const std::string& accepts) {
   if (name == "heads_per_kv") return {std::begin(kHeads), std::end(kHeads)};
   std::vector<std::string> values;
@@ -177,7 +178,7 @@ std::vector<Combination> pairs_with_added(Fields& fields, const std::vector<Comb
   return cover;
 }
 
-/// To each of `chosen` one combination of what may be added.
+/// Adds one combination of the added fields to each of `chosen`.
 std::vector<Combination> rounds_with_added(Fields& fields, const std::vector<Combination>& chosen) {
   std::vector<Combination> cover;
   for (std::size_t i = 0; i < chosen.size(); ++i) {

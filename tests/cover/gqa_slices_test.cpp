@@ -88,10 +88,10 @@ INSTANTIATE_TEST_SUITE_P(
                    {{"batch", 5}, {"context", 1700}, {"kv_heads", 1}, {"splits", 3}, {"lse", 1}}},
         SlicesCase{"gqa_decode:heads_per_kv=8,family=sm90",
                    {{"batch", 9}, {"context", 3000}, {"kv_heads", 1}, {"ragged", 1}, {"lse", 1}}},
-        // Pairs: the CPU device has four multiprocessors, so two sequences' blocks are as many. Of 56 rows, more than
-        // threads have at a time; of channels that are no power of two; of columns in groups of warps; by warpgroups;
-        // in pages; of one sequence so short that a block has nothing of it; with lengths on the device, of which the
-        // kernel finds that they are pairs, or that they are not.
+        // Pairs: the CPU device has four multiprocessors, so two sequences' blocks are as many. The cases have 56
+        // rows, more than threads hold at a time; channels that are no power of two; columns in groups of warps;
+        // warpgroups; pages; a sequence so short that a block has no part of it; and lengths on the device, which the
+        // kernel finds to make pairs or not.
         SlicesCase{"gqa_decode:heads_per_kv=7,kv=int4_rows,groups=4,family=sm90",
                    {{"batch", 2}, {"context", 700}, {"kv_heads", 8}, {"splits", 2}, {"lse", 1}},
                    true},

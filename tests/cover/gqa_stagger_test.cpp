@@ -1,7 +1,7 @@
-// gqa_decode whose blocks begin in the middle of their segments, as they do over rows of a multiple of five bytes on a
-// device whose memory has five stacks, which the CPU device says of itself: int4_rows of all groups; segments of one
-// stage and of many, the end of a sequence in the middle of a walk, and lengths that the kernel divides itself. Skipped
-// where there is no NVRTC.
+// gqa_decode whose blocks begin in the middle of their segments. Blocks do so if rows have a multiple of five bytes and
+// the device reports a memory of five stacks, as the CPU device does here. The cases are int4_rows of all groups,
+// segments of one stage and of many, the end of a sequence in the middle of a walk, and lengths that the kernel divides
+// itself. Without NVRTC the tests are skipped.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/gpu_case.hpp"

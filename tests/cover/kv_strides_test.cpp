@@ -61,7 +61,7 @@ std::uint16_t element(bool is_value, int sequence, int token, int head, int chan
                                     channel);
 }
 
-/// Of the rows that were written all hold what they should; nothing else has changed.
+/// Expects that every written row holds the expected values and that nothing else has changed.
 void expect_rows(Strided& tensor, bool is_value, int first_token) {
   std::size_t changed = 0;
   for (const std::uint16_t x : tensor.host) changed += x != kUntouched;

@@ -132,7 +132,7 @@ Merged merged(int items, const std::vector<float>& values, const std::vector<flo
   return {output.host, lse.host};
 }
 
-// What <cubit/merge.h> says of +inf and NaN.
+// Checks the rules of <cubit/merge.h> about +inf and NaN.
 TEST(MergeSpecialValues, NanAndInfinityReachTheirOwnHeadAlone) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   constexpr int kMany = 9;  // parts, in three steps

@@ -1,6 +1,6 @@
-// Scales in tensors whose dimensions lie in another order and apart, and one scale per KV head for all tokens (strides
-// of 0): by each operator that takes them as the reference has it of dense ones, and what kv_append writes beside them
-// stays as it was; those of KV heads also as a problem's tensors [kv_heads]. Skipped where there is no NVRTC.
+// Scales in tensors with other orders of dimensions and with gaps, and one scale per KV head for all tokens (strides of
+// 0). Each operator that takes scales computes what the reference computes from dense scales, and kv_append leaves the
+// gaps alone. Scales per KV head are also tensors [kv_heads] of a problem. Without NVRTC the tests are skipped.
 #include <cubit/gqa_decode.h>
 #include <cubit/kv_append.h>
 #include <cubit/kv_gather.h>

@@ -18,7 +18,7 @@ constexpr int kM = 3;
 constexpr int kN = 64;
 constexpr int kK = 256;
 
-/// Of a number that fp16 has.
+/// The fp16 bits of a number that fp16 represents exactly.
 std::uint16_t half_bits(float value) {
   if (value == 0) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(value);

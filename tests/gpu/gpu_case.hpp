@@ -108,7 +108,8 @@ class DeviceCase {
   std::size_t inputs_ = 0;
 };
 
-/// Launches once, in a workspace of its own, and waits. Whether it needed one, as a launch that is split does.
+/// Launches once, in a workspace of its own, and waits. Returns whether the launch needed the
+/// workspace, as split launches do.
 inline bool launch_once(const Device& device, const Kernel& kernel, const void* arguments) {
   GuardedBuffer workspace(device, kernel.workspace(arguments, &device), 0);
   kernel.launch(arguments, {.device = &device,

@@ -243,8 +243,8 @@ TEST_F(GqaDecodeGpu, LongContextsAndManySplits) {
   });
 }
 
-/// A million tokens, alone and beside sequences of one and none. They are 4096 different ones, each as often as the
-/// others, which is what the reference computes.
+/// A million tokens, alone and beside sequences of one and none. The tokens repeat 4096 different
+/// tokens equally often, so that the reference computes 4096 tokens.
 TEST_F(GqaDecodeGpu, AMillionTokensBeyondWhat32BitsCount) {
   constexpr std::int64_t kBlock = 1024;
   std::unique_ptr<const LongCache> cache;
@@ -393,8 +393,8 @@ TEST_F(GqaDecodeGpu, GraphReplaysWithChangedLengths) {
   }
 }
 
-/// As many sequences as there are clusters of two blocks, which are pairs or not as the lengths are: of an H200, others
-/// may have no clusters for so many.
+/// An H200 has as many clusters of two blocks as the test has sequences, and the lengths decide which clusters are
+/// pairs. Other GPUs may have fewer clusters.
 TEST_F(GqaDecodeGpu, GraphReplaysWhoseBlocksArePairsOrNot) {
   constexpr std::size_t kBatch = 64;
   const std::vector<std::int32_t> full(kBatch, 8192);

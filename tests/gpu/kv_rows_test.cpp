@@ -241,7 +241,7 @@ TEST_F(KvRowsGpu, RowsBeyondWhat32BitsCount) {
       launch_once(device(), kernel(text), &gathered);
     };
     for (std::int64_t* const strides : {gathered.key_strides, gathered.value_strides}) {
-      strides[0] = strides[1] = 8 * 128;  // of one sequence, or of one token each
+      strides[0] = strides[1] = 8 * 128;  // a block of the cache has one sequence, or one token
       strides[2] = 128;
     }
     gathered.cache = small_append.cache;

@@ -46,11 +46,11 @@ class LongCache {
     for (std::int64_t i = 0; i < kPages; ++i) table[i] = static_cast<std::int32_t>((i + kPages / 2) % kPages);
     return table;
   }
-  /// Where a token of that sequence lies.
+  /// The place of a token of the long sequence in the cache.
   static std::int64_t place(std::int64_t token, bool is_paged) {
     return is_paged ? (token + kTokens / 2) % kTokens : token;
   }
-  /// Of rows of so many bytes and elements of so many: sequence or page, token, KV head.
+  /// Sets the strides of sequence or page, token and KV head for rows of `row_bytes` and elements of `element` bytes.
   static void set_strides(std::int64_t (&strides)[3], bool is_paged, std::int64_t row_bytes, std::int64_t element) {
     strides[0] = (is_paged ? kPageSize : 1) * kTokenBytes / element;  // sequences begin a token apart
     strides[1] = kTokenBytes / element;

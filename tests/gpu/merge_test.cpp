@@ -1,5 +1,5 @@
-// merge on a GPU: the reference of every type and of hard data, many rows and parts, the same bits again. Skipped where
-// there is none.
+// merge on a GPU: the reference of every type and of hard data, many rows and parts, the same bits again. Without a GPU
+// the tests are skipped.
 #include <cubit/merge.hpp>
 
 #include "tests/gpu/gpu_test.hpp"

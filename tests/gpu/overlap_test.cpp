@@ -1,6 +1,6 @@
 // Launches that overlap on a GPU: each reads what the one before it in the stream has written. One that began too early
-// would read NaN, which is what outputs hold before, or what the launch before that had read. Skipped where there is
-// none.
+// would read NaN, which is what outputs hold before, or what the launch before that had read. Without a GPU
+// the tests are skipped.
 #include <cubit/gqa_decode.h>
 #include <cubit/w4a16_gemm.h>
 
@@ -18,8 +18,8 @@ constexpr int kRepeats = 20;
 
 class OverlapGpu : public GpuTest {
  protected:
-  /// What the last of `launches` launches has written, each of which takes the output of the one before for its input,
-  /// in tensors of their own. `chain` sets input and output in a copy of the arguments.
+  /// The output of the last of `launches` launches. Each launch reads the output of the launch before and has tensors
+  /// of its own. `chain` sets input and output in a copy of the arguments.
   template <class Arguments, class Chain>
   std::vector<unsigned char> result_of(const std::string& text, const Problem::Numbers& sizes, int launches,
                                        bool overlap, Chain&& chain) const {

@@ -1,5 +1,5 @@
-// w4_quantize on a GPU: the reference's bits for every descriptor and hard data, and layers of many blocks. Skipped
-// where there is none.
+// w4_quantize on a GPU: the reference's bits for every descriptor and hard data, and layers of many blocks. Without a
+// GPU the tests are skipped.
 #include <cubit/w4_quantize.hpp>
 
 #include "tests/gpu/gpu_test.hpp"

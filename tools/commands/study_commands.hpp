@@ -1,4 +1,4 @@
-// The subcommands of cubit study that have files of their own.
+// Declares the subcommands of cubit study whose code lies in other files than study.cpp.
 #pragma once
 
 #include "tools/options/context.hpp"

@@ -27,7 +27,7 @@ constexpr int kBytesInFlightPaced = 128 * 1024;
 /// (bench/notes/gqa_decode.md, "Copy pacing").
 constexpr int kInitialBytes = 80 * 1024;
 
-/// As few warps as make a multiple of 16 bytes of their rows.
+/// The smallest number of warps whose rows together have a multiple of 16 bytes.
 int warps_of_unaligned_rows(const GqaDecode& descriptor) { return 16 / std::gcd(descriptor.row_bytes(), 16); }
 
 /// Warpgroup MMAs: as few blocks per KV head as 64 query rows each allow.
@@ -139,8 +139,8 @@ bool fits_registers(const Plan& plan, const codegen::Architecture& architecture)
 
 /// One block per SM, which is resident from beginning to end: two consumer warps for each scheduler of an SM, or fewer
 /// if three stages of them do not fit, and the producer warps. Stages have two tiles if registers allow: the
-/// instructions of two tiles are independent, and they share a stage's own cost. Then as many stages as fit, up to one
-/// in use and bytes_in_flight().
+/// instructions of two tiles are independent, and they share a stage's own cost. The plan then takes as many stages as
+/// fit, up to one in use and bytes_in_flight().
 void choose_stages(Plan& plan, const codegen::Architecture& architecture) {
   constexpr int kFewestBulkStages = 2;
   const int fewest_row_warps = plan.copies_unaligned_rows() ? warps_of_unaligned_rows(plan.descriptor) : 1;

@@ -39,8 +39,8 @@ struct Plan : CommonPlan {
   int token_warps() const { return warps >> std::countr_zero(static_cast<unsigned>(query_groups)); }
   /// Rows that are no multiple of 16 bytes: the rows of several warps are copied together.
   bool copies_unaligned_rows() const { return has_unaligned_rows(descriptor); }
-  /// Warps whose rows lie side by side in one row of the stage. Of aligned rows these are all warps with tokens of
-  /// their own; of unaligned rows as few warps as make a multiple of 16 bytes.
+  /// Warps whose rows lie side by side in one row of the stage. With aligned rows these are all warps that have
+  /// tokens; with unaligned rows the fewest warps whose rows together have a multiple of 16 bytes.
   int interleaved_warps() const;
   int stage_bytes() const { return 2 * stage.size(); }
   int ring_bytes(int stage_count) const { return stage_count * stage_bytes(); }

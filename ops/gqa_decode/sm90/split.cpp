@@ -42,7 +42,8 @@ int longest_sequence(const Plan& plan, const Arguments& arguments, int span) {
   return std::min(all, stages_of(kept, log2) + stages_of(query_tokens + window - 2, log2) + 1);
 }
 
-/// Whether an int can count all stages of a launch, with the overhead of each sequence. The kernel counts them so.
+/// Whether an int can count all stages of a launch, with the overhead of each sequence. The kernel's
+/// count of stages is an int.
 bool can_count(const Plan& plan, const Arguments& arguments, int span) {
   const std::int64_t units =
       std::max(longest_sequence(plan, arguments, span), arguments.splits) + plan.sequence_overhead_stages();

@@ -17,9 +17,9 @@ namespace {
 
 using Arguments = cubit_gqa_decode_arguments;
 
-constexpr int kMostWaves = 4;  ///< of blocks, which splits fill
+constexpr int kMostWaves = 4;  ///< waves of blocks that splits fill
 
-/// Sets how blocks share the work. The kernels of these families read no other member of that kind.
+/// Sets how blocks share the work. The kernels of these families read no other members about sharing.
 void add_split(GqaDecodeArguments& result, const Arguments& arguments, const Split& split) {
   result.kv_heads = arguments.kv_heads;
   result.max_length = arguments.max_length;

@@ -24,7 +24,7 @@ struct BlockSizes {
 /// What makes a channel of a norm's output an outlier. The layers that read the norm undo most of it.
 struct PlantedOutliers {
   double norm = 100;   ///< factor of the norm's weight in kOutlierChannels channels
-  double weight = 10;  ///< divisor of the weights of these channels
+  double weight = 10;  ///< the weights of outlier channels are divided by this number
 };
 
 inline constexpr std::size_t kOutlierChannels = 6;

@@ -6,7 +6,7 @@
 
 namespace cubit::tools {
 
-/// One row of the study.
+/// A format that the study compares: a row of the study's table.
 struct KvFormat {
   std::string kv;      ///< value of the field kv: "int8_split"; of a simulated format: "int8" or "int4"
   std::string scales;  ///< what shares a scale: "tensor", "token", "head", "group", "channel"; "" for 16 bits
