@@ -24,16 +24,21 @@ void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// Not inlined, so that compilers do not pair the calls with built-in functions.
-[[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+// Not inlined, so that compilers do not pair the calls with built-in functions. Weak, because the ThreadSanitizer of
+// Clang has operators of its own, and nothing is counted then.
+[[gnu::noinline, gnu::weak]] void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
+[[gnu::noinline, gnu::weak]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
 }
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline, gnu::weak]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 1);
+}
+[[gnu::noinline, gnu::weak]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline, gnu::weak]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline, gnu::weak]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline, gnu::weak]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace cubit::tests {
 

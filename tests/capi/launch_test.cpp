@@ -35,6 +35,16 @@ class CapiLaunch : public ::testing::Test {
   cubit_stream_read_arguments arguments_{};
 };
 
+/// The tests below would find no allocation if nothing counted them.
+TEST(CountAllocations, CountsOperatorNew) {
+#ifdef CUBIT_SANITIZED
+  GTEST_SKIP() << "a sanitizer may have operators of its own";
+#endif
+  const tests::CountAllocations allocations;
+  ::operator delete(::operator new(8));
+  EXPECT_EQ(allocations.count(), 1);
+}
+
 TEST_F(CapiLaunch, OnTheCurrentContextAndNothingElse) {
   driver_.create_context(1);
   const auto before = driver_.stack();
