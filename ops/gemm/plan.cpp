@@ -36,7 +36,11 @@ codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Arc
   const codegen::MmaShape shape{16, 8, 256 / descriptor.activation_bits, descriptor.product_type};
   codegen::MmaShape half = shape;
   half.k /= 2;
-  return !architecture.has_mma(shape) && architecture.has_mma(half) ? half : shape;
+  codegen::MmaShape quarter = half;
+  quarter.m /= 2;
+  for (const codegen::MmaShape& one : {shape, half, quarter})
+    if (architecture.has_mma(one)) return one;
+  return shape;
 }
 
 std::int64_t column_tiles(const BlockPlan& block, const Problem& problem, int layers) {

@@ -84,8 +84,8 @@ struct BlockPlan {
 /// with this call.
 BlockPlan begin_block(const GemmDescriptor& descriptor, const WeightOperand& weights, std::string_view family);
 
-/// The mma.sync instruction of products whose operands have as many bits as activations: 256 bits along k, or half of
-/// that if only that instruction is one of the architecture's tensor cores.
+/// The mma.sync instruction of products whose operands have as many bits as activations: m16n8 of 256 bits along k, or
+/// else the first of m16n8 and m8n8 of 128 bits along k that the architecture's tensor cores have.
 codegen::MmaShape mma_shape(const GemmDescriptor& descriptor, const codegen::Architecture& architecture);
 
 /// Column tiles of the first `layers` layers of a launch. A tile has columns of one layer only, so each layer has its

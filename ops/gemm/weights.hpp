@@ -37,8 +37,8 @@ struct WeightOperand {
   /// residual, GemmEpilogue or in family sm90_persistent StagedEpilogue.
   std::optional<Role> epilogue = {};
   /// Turns accumulators into sums and sums into values, with scales per row and per column: see
-  /// templates/gemm/scaling.cuh. Nothing: by the descriptor's groups. Families sm80 and sm90_persistent take the
-  /// role, and their kernels then have the arguments of bytes (byte_gemm/).
+  /// templates/gemm/scaling.cuh. Nothing: by the descriptor's groups. Families sm75, sm80 and sm90_persistent take
+  /// the role, and their kernels then have the arguments of bytes (byte_gemm/).
   std::optional<Role> row_scaling = {};
   Times times;  ///< constants of the performance model
   /// What a row stride of 0 breaks where a tensor map reads rows of activations, for the error message.

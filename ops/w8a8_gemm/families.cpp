@@ -37,9 +37,9 @@ Decision sum_decision(const W8a8Gemm& descriptor) {
 }
 
 const FamilyList<GemmFamily>& families() {
-  static const std::array kAll = {&sm80_family(), &sm90_persistent_family()};
+  static const std::array kAll = {&sm80_family(), &sm90_persistent_family(), &sm75_family()};
   static const FamilyList<GemmFamily> kList = {
-      "w8a8_gemm", "sm_80 and later; element=fp8_e4m3 on sm_89 and later; tile_m=128 to 256 on sm_90a", kAll};
+      "w8a8_gemm", "sm_75 and later; element=fp8_e4m3 on sm_89 and later; tile_m=128 to 256 on sm_90a", kAll};
   return kList;
 }
 

@@ -52,6 +52,7 @@ std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architect
 /// What `explain` says about the accumulators.
 Decision sum_decision(const W8a8Gemm& descriptor);
 
+const GemmFamily& sm75_family();
 const GemmFamily& sm80_family();
 const GemmFamily& sm90_persistent_family();
 /// The kernel families, in the order in which the operator tries them.

@@ -1,5 +1,5 @@
-// w8a8_gemm's family sm90_persistent on the CPU device: every tile of rows, every type of output, few and many rows,
-// every decomposition, and stages that end beyond k. Skipped where there is no NVRTC.
+// w8a8_gemm's families sm90_persistent and sm75 on the CPU device: every tile of rows, every type of output, few and
+// many rows, every decomposition, and stages that end beyond k. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,8 @@
 namespace cubit::tests {
 namespace {
 
-constexpr const char* kDevice = "cpu:sm_90a";
+constexpr const char* kHopper = "cpu:sm_90a";
+constexpr const char* kTuring = "cpu:sm_75";
 
 struct ByteCase {
   std::string fields;
@@ -18,6 +19,7 @@ struct ByteCase {
   int n;
   int k;
   int decomposition;
+  const char* device = kHopper;
 };
 
 void PrintTo(const ByteCase& one, std::ostream* out) { *out << one.fields << " m=" << one.m; }
@@ -31,11 +33,11 @@ void launch(const Device& device, const Kernel& kernel, const void* arguments) {
 }
 
 /// Launches the kernel of `descriptor` on data of `problem`, and compares.
-void expect_good(const std::string& descriptor, const Problem& problem) {
-  const Device device(kDevice);
+void expect_good(const std::string& descriptor, const Problem& problem, const char* name = kHopper) {
+  const Device device(name);
   device.watch(CUBIT_WATCH_MEMORY);
   DeviceCase on_device(device, problem);
-  launch(device, engine().get(descriptor, kDevice), on_device.arguments());
+  launch(device, engine().get(descriptor, name), on_device.arguments());
   on_device.expect_guards_intact();
   const auto result = on_device.compare(problem);
   EXPECT_LE(result.error, result.tolerance) << result.worst;
@@ -45,14 +47,15 @@ class ByteGemm : public ::testing::TestWithParam<ByteCase> {};
 
 TEST_P(ByteGemm, ComputesTheReference) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
-  const auto& [fields, m, n, k, decomposition] = GetParam();
+  const auto& [fields, m, n, k, decomposition, device] = GetParam();
   const std::string descriptor = "w8a8_gemm:" + fields;
   const int splits = decomposition == 2 ? 2 : 0;
   expect_good(
       descriptor,
       Problem::random(
           descriptor,
-          {{"m", m}, {"n", n}, {"k", k}, {"decomposition", decomposition}, {"splits", splits}, {"pattern", 1}}, 3));
+          {{"m", m}, {"n", n}, {"k", k}, {"decomposition", decomposition}, {"splits", splits}, {"pattern", 1}}, 3),
+      device);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -68,6 +71,14 @@ INSTANTIATE_TEST_SUITE_P(
                       ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
                       ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
                       ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
+
+/// mma.m8n8k16 of sm_75, and copies through registers, which later architectures take by name.
+INSTANTIATE_TEST_SUITE_P(
+    CopiesThroughRegisters, ByteGemm,
+    ::testing::Values(ByteCase{"tile_m=8,output=int32", 1, 8, 16, 1, kTuring},
+                      ByteCase{"tile_m=16,function=silu_gate,bias=true,residual=true", 17, 272, 272, 2, kTuring},
+                      ByteCase{"tile_m=64,output=int8,activation_scale=tensor", 67, 264, 400, 3, kTuring},
+                      ByteCase{"tile_m=32,family=sm75", 33, 264, 272, 2}));
 
 /// Normal data lose little in few steps, so that accumulate=fast keeps the tolerance that promoted sums have.
 TEST(ByteGemmSums, FastSumsOfFewStepsKeepTheToleranceOfPromotedOnes) {

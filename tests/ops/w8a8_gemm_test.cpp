@@ -65,6 +65,13 @@ TEST(W8a8Descriptor, RefusesByName) {
   refused("w8a8_gemm:tile_m=128,family=sm80",
           "family=sm80: its tiles have at most 64 rows, not 128; ask for tile_m=8, 16, 32 or 64, which compute any "
           "number of rows, or leave family out");
+  refused(
+      "w8a8_gemm:element=fp8_e4m3,tile_m=8,family=sm75",
+      "family=sm75: it multiplies int8 alone, as the tensor cores of sm_75 do; ask for element=int8, or leave family "
+      "out");
+  refused("w8a8_gemm:tile_m=128,family=sm75",
+          "family=sm75: its tiles have at most 64 rows, not 128; ask for tile_m=8, 16, 32 or 64, which compute any "
+          "number of rows, or leave family out");
   refused("w8a8_gemm:tile_m=64,atomic_splits=true,family=sm90_persistent",
           "family=sm90_persistent: the two blocks of a cluster add up their sums themselves, without atomics; leave "
           "atomic_splits out");
@@ -73,8 +80,9 @@ TEST(W8a8Descriptor, RefusesByName) {
           "atomic_splits out");
   refused("w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=256",
           "tile_m=256: no kernel family serves it (sm80: its tiles have at most 64 rows, not 256; sm90_persistent: "
-          "accumulate=promoted needs registers for the sums of a stage, which tiles of at most 128 rows have); ask for "
-          "tile_m=8, 16, 32 or 64, which compute any number of rows");
+          "accumulate=promoted needs registers for the sums of a stage, which tiles of at most 128 rows have; sm75: it "
+          "multiplies int8 alone, as the tensor cores of sm_75 do); ask for tile_m=8, 16, 32 or 64, which compute any "
+          "number of rows");
 }
 
 std::string refusal_on(const char* text, const char* architecture) {
@@ -89,8 +97,9 @@ std::string refusal_on(const char* text, const char* architecture) {
 }
 
 TEST(W8a8Descriptor, RefusesArchitecturesWithoutTheInstruction) {
-  EXPECT_NE(refusal_on("w8a8_gemm:tile_m=16", "sm_75").find("cp.async"), std::string::npos);
-  for (const char* const architecture : {"sm_80", "sm_86"})
+  EXPECT_EQ(refusal_on("w8a8_gemm:tile_m=16", "sm_75"), "");
+  EXPECT_NE(refusal_on("w8a8_gemm:tile_m=16,family=sm80", "sm_75").find("cp.async"), std::string::npos);
+  for (const char* const architecture : {"sm_75", "sm_80", "sm_86"})
     EXPECT_NE(refusal_on("w8a8_gemm:element=fp8_e4m3,tile_m=16", architecture)
                   .find("element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought"),
               std::string::npos);
@@ -110,6 +119,7 @@ TEST(W8a8Descriptor, NamesASetOfAllTiles) {
   EXPECT_EQ(many.back(), "w8a8_gemm:tile_m=256");
   const auto promoted = members_on("w8a8_gemm:element=fp8_e4m3,accumulate=promoted", "sm_90a");
   EXPECT_EQ(promoted.back(), "w8a8_gemm:element=fp8_e4m3,accumulate=promoted,tile_m=128");
+  EXPECT_EQ(members_on("w8a8_gemm", "sm_75"), members_on("w8a8_gemm", "sm_80"));
   EXPECT_EQ(members_on("w8a8_gemm:atomic_splits=true", "sm_90a").size(), 4u);
 }
 
@@ -122,6 +132,8 @@ TEST(W8a8Descriptor, NamesTheFamilyOfATile) {
   EXPECT_EQ(family("w8a8_gemm:tile_m=16,family=sm80", "sm_90a"), "sm80_w8a8_gemm");
   EXPECT_EQ(family("w8a8_gemm:tile_m=16,atomic_splits=true", "sm_90a"), "sm80_w8a8_gemm");
   EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_100a"), "sm80_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16", "sm_75"), "sm75_w8a8_gemm");
+  EXPECT_EQ(family("w8a8_gemm:tile_m=16,family=sm75", "sm_80"), "sm75_w8a8_gemm");
   EXPECT_NE(refusal_on("w8a8_gemm:tile_m=128", "sm_100a").find("it needs wgmma"), std::string::npos);
 }
 
@@ -184,12 +196,28 @@ TEST(W8a8Plan, PersistentKernelsHaveNoBankConflicts) {
 }
 
 TEST(W8a8Plan, HasNoBankConflicts) {
-  for (const char* const tile : {"8", "16", "32", "64"}) {
-    const auto made = find_operator("w8a8_gemm")
-                          .specialise(std::string("w8a8_gemm:tile_m=") + tile, codegen::find_architecture("sm_86"));
-    EXPECT_EQ(made->report().proofs.size(), 4u);
-    for (const auto& proof : made->report().proofs) EXPECT_EQ(proof.degree, 1) << proof.access << " of tile_m=" << tile;
+  for (const char* const architecture : {"sm_75", "sm_86"}) {
+    for (const char* const tile : {"8", "16", "32", "64"}) {
+      const auto made =
+          find_operator("w8a8_gemm")
+              .specialise(std::string("w8a8_gemm:tile_m=") + tile, codegen::find_architecture(architecture));
+      EXPECT_EQ(made->report().proofs.size(), 4u);
+      for (const auto& proof : made->report().proofs)
+        EXPECT_EQ(proof.degree, 1) << proof.access << " of tile_m=" << tile << " on " << architecture;
+    }
   }
+}
+
+/// On sm_75 a product of 16 columns and 32 values along k is four instructions, whose fragments the report names.
+TEST(W8a8Plan, NamesTheFragmentsOfTheArchitecture) {
+  const auto first_fragment = [](const char* architecture) {
+    return find_operator("w8a8_gemm")
+        .specialise("w8a8_gemm:tile_m=16,family=sm75", codegen::find_architecture(architecture))
+        ->report()
+        .fragments.at(0);
+  };
+  EXPECT_EQ(first_fragment("sm_75"), "mma.m8n8k16 A, 8-bit");
+  EXPECT_EQ(first_fragment("sm_80"), "mma.m16n8k32 A, 8-bit");
 }
 
 Launch encode_on_h200(const W8a8Gemm& descriptor, const cubit_w8a8_gemm_arguments& arguments) {
@@ -296,7 +324,7 @@ TEST(W8a8Problem, RefusesScalesThatNoQuantiserWrites) {
 
 TEST(W8a8Kernels, CompileWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
-  for (const char* const architecture : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
+  for (const char* const architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
     for (const char* const tile : {"8", "16", "32", "64"}) {
       const std::string text = std::string("w8a8_gemm:tile_m=") + tile;
       kernels.push_back({text, architecture});
@@ -306,6 +334,10 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,tile_m=64", "sm_89"});
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=64,atomic_splits=true", "sm_120"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
+  kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_75"});
+  for (const char* const tile : {"8", "64"})
+    kernels.push_back(
+        {std::string("w8a8_gemm:output=int8,function=silu_gate,bias=true,family=sm75,tile_m=") + tile, "sm_80"});
   for (const char* const tile : {"16", "32", "64", "128", "192", "256"}) {
     const std::string text = std::string(",tile_m=") + tile;
     const std::string all = ",function=silu_gate,bias=true,residual=true";

@@ -4,8 +4,8 @@
 // columns are the M of an instruction and rows are its N. Few rows therefore waste little of an instruction.
 //
 // Families: sm80 uses cp.async, ldmatrix and mma.sync, on sm_80 and later. Family sm75 replaces cp.async by loads and
-// stores (stage_copies_registers.cuh), and m16n8k16 by two m16n8k8 on devices without m16n8k16 (mma.cuh). Family sm75
-// supports fp16 only.
+// stores (stage_copies_registers.cuh). On sm_75 two m16n8k8 replace m16n8k16 (mma.cuh), and four m8n8k16 replace
+// m16n8k32 (mma_bytes.cuh). Family sm75 supports fp16 and signed bytes only.
 //
 // Block tile, with one block per (256 columns, kTileM rows, split-K slice) or with a balanced schedule (split_k.cuh):
 //

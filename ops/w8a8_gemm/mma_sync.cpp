@@ -1,4 +1,5 @@
-// Family sm80: bytes in the kernel with mma.sync and cp.async.
+// Families sm75 and sm80: bytes in the kernel with mma.sync.
+#include "ops/gemm/sm75/sm75.hpp"
 #include "ops/gemm/sm80/sm80.hpp"
 
 #include <fmt/format.h>
@@ -85,8 +86,9 @@ gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Ar
   weights.times = times_of(descriptor.tile_m);
   weights.strip_registers = 16;                                                // the words of a step
   weights.strip_tile_registers = promotes(descriptor, architecture) ? 16 : 8;  // the sums, and those of a stage
-  weights.more_registers = 40;  // addresses of copies; with fewer, gated tiles of 32 rows spilled at three blocks
-  weights.fewest_stages = 2;    // a stage of 256 columns has 32 KB
+  weights.more_registers = 40;       // addresses of copies; with fewer, gated tiles of 32 rows spilled at three blocks
+  weights.fewest_stages = 2;         // a stage of 256 columns has 32 KB
+  weights.holds_two_strips = false;  // family sm75 keeps 32 KB of the next stage in the registers of all threads
   return weights;
 }
 
@@ -99,7 +101,7 @@ std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor,
   const bool is_int8 = descriptor.element == W8Element::int8;
   return {
       {"operands", is_int8 ? "int8 as stored" : "e4m3 as stored",
-       "ldmatrix gives each lane four neighbouring bytes of a row, as mma.m16n8k32 needs them"},
+       "ldmatrix gives each lane four neighbouring bytes of a row, as mma.sync of bytes needs them"},
       {"column order", "row 8 i + r of 32 rows of a stage is column 4 r + i",
        "a lane then has four neighbouring columns of the output and stores them together"},
       {"scales",
@@ -108,30 +110,15 @@ std::vector<Decision> operand_decisions_of_bytes(const W8a8Gemm& descriptor,
       sums};
 }
 
-class Sm80Bytes final : public GemmFamily {
+/// A family of the kernel with mma.sync, whose plans MakePlan makes.
+template <auto MakePlan>
+class MmaSyncBytes : public GemmFamily {
  public:
-  std::string_view name() const override { return "sm80"; }
-  std::string_view accepted() const override { return "sm_80 and later; element=fp8_e4m3 on sm_89 and later"; }
-  /// Nobody has timed the tiles on an architecture without wgmma.
-  bool is_modelled(const codegen::Architecture& architecture) const override { return architecture.wgmma; }
-
-  std::optional<BrokenRule> why_not_descriptor(const W8a8Gemm& descriptor) const override {
-    return gemm::why_too_many_rows(descriptor.tile_m);
-  }
-
-  std::optional<std::string> why_not(const W8a8Gemm& descriptor,
-                                     const codegen::Architecture& architecture) const override {
-    if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
-    if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
-    // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
-    if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
-    return std::nullopt;
-  }
-  gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const override {
+  gemm::BlockPlan block_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) const final {
     return make_plan(descriptor, architecture).block;
   }
   std::shared_ptr<const Specialisation> plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture,
-                                             PlanReport report) const override {
+                                             PlanReport report) const final {
     if (descriptor.element == W8Element::fp8_e4m3 && !has_e4m3_products(architecture))
       report.spills_allowed_because =
           "the compiler expands mma.sync of e4m3 on this architecture, and spills words of the 16-bit operands";
@@ -141,12 +128,55 @@ class Sm80Bytes final : public GemmFamily {
   }
 
  private:
-  static gemm::sm80::Plan make_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
-    return gemm::sm80::make_plan(describe(descriptor), weights_of(descriptor, architecture), architecture);
+  static auto make_plan(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
+    return MakePlan(describe(descriptor), weights_of(descriptor, architecture), architecture);
+  }
+};
+
+class Sm75Bytes final : public MmaSyncBytes<gemm::sm75::make_plan> {
+ public:
+  std::string_view name() const override { return "sm75"; }
+  std::string_view accepted() const override { return "sm_75 and later, with element=int8"; }
+  bool is_modelled(const codegen::Architecture&) const override { return false; }
+
+  std::optional<BrokenRule> why_not_descriptor(const W8a8Gemm& descriptor) const override {
+    if (descriptor.element == W8Element::int8) return gemm::sm75::why_no_tile({descriptor.tile_m, descriptor.tile_n});
+    return BrokenRule{"it multiplies int8 alone, as the tensor cores of sm_75 do",
+                      "ask for element=int8, or leave family out"};
+  }
+  std::optional<std::string> why_not(const W8a8Gemm& descriptor,
+                                     const codegen::Architecture& architecture) const override {
+    if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
+    return gemm::sm75::why_not(architecture);
+  }
+};
+
+class Sm80Bytes final : public MmaSyncBytes<gemm::sm80::make_plan> {
+ public:
+  std::string_view name() const override { return "sm80"; }
+  std::string_view accepted() const override { return "sm_80 and later; element=fp8_e4m3 on sm_89 and later"; }
+  /// Nobody has timed the tiles on an architecture without wgmma.
+  bool is_modelled(const codegen::Architecture& architecture) const override { return architecture.wgmma; }
+
+  std::optional<BrokenRule> why_not_descriptor(const W8a8Gemm& descriptor) const override {
+    return gemm::why_too_many_rows(descriptor.tile_m);
+  }
+  std::optional<std::string> why_not(const W8a8Gemm& descriptor,
+                                     const codegen::Architecture& architecture) const override {
+    if (auto broken = why_not_descriptor(descriptor)) return std::move(broken->rule);
+    if (descriptor.element == W8Element::int8) return gemm::sm80::why_not(8, codegen::MmaType::int8, architecture);
+    // The conversion came with the instruction. From sm_90 to sm_110 ptxas expands the instruction.
+    if (!architecture.fp8_conversion) return "element=fp8_e4m3 needs mma.sync of e4m3, which sm_89 brought";
+    return std::nullopt;
   }
 };
 
 }  // namespace
+
+const GemmFamily& sm75_family() {
+  static const Sm75Bytes kFamily;
+  return kFamily;
+}
 
 const GemmFamily& sm80_family() {
   static const Sm80Bytes kFamily;
