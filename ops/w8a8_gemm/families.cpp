@@ -21,8 +21,8 @@ gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes) {
 }
 
 std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
-  if (descriptor.output == W8Output::int8) return "cubit::SignedByteOutput";
-  return fmt::format("cubit::Fp8Output<{}>", architecture.fp8_conversion);
+  if (descriptor.output == W8Output::int8) return "cubit::AllSignedBytes";
+  return fmt::format("cubit::CodeRange<cubit::Fp8Code<4, {}>>", architecture.fp8_conversion);
 }
 
 Decision sum_decision(const W8a8Gemm& descriptor) {

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "byte_gemm/arguments.h"
-#include "byte_gemm/quantised_bytes.cuh"
 #include "core/copies.cuh"
+#include "core/given_scale.cuh"
 #include "core/types.cuh"
 #include "gemm/activation_functions.cuh"
 

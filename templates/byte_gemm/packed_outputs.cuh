@@ -3,8 +3,8 @@
 #pragma once
 
 #include "byte_gemm/persistent_arguments.h"
-#include "byte_gemm/quantised_bytes.cuh"
 #include "core/copies.cuh"
+#include "core/given_scale.cuh"
 #include "core/types.cuh"
 
 namespace cubit {
@@ -21,7 +21,7 @@ struct PackedIntegers {
   }
 };
 
-/// Bytes that one given scale quantises. `Range` is SignedByteOutput or Fp8Output.
+/// Bytes that one given scale quantises. `Range` is one of core/given_scale.cuh.
 template <class Range>
 class PackedBytes {
  public:

@@ -14,6 +14,7 @@
 
 #include "core/byte_codes.cuh"
 #include "core/copies.cuh"
+#include "core/given_scale.cuh"
 #include "core/math.cuh"
 #include "core/quotient.cuh"
 #include "core/types.cuh"
@@ -55,33 +56,12 @@ class GivenScale {
   __device__ __forceinline__ void find(const QuantisedRows& result, const RowThreads&) {
     uint32 word[1];
     load_global<1, 4>(word, result.scale);
-    const float scale = __uint_as_float(word[0]);
-    is_valid_ = scale >= 0x1p-100f && scale <= 0x1p100f;
-    quotient_ = Quotient(is_valid_ ? scale : 1.f);
-    limit_ = Code::kLargest * scale;
+    quantise_ = QuantisedBytes<CodeRange<Code>>(__uint_as_float(word[0]));
   }
-  __device__ __forceinline__ uint32 encode(const float (&values)[4]) const {
-    float steps[4];
-    uint32 nan_bytes = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float x = values[i];
-      const float quotient = quotient_(fminf(fmaxf(x, -limit_), limit_));
-      steps[i] = x == x ? quotient : 0.f;
-      const bool is_finite = (__float_as_uint(x) & 0x7fffffffu) < kInfinityBits;
-      if (kHasNan && !is_finite) nan_bytes |= 0xffu << (8 * i);
-    }
-    if (!is_valid_) return kHasNan ? kNanBytes : 0u;
-    return (Code::encode(steps) & ~nan_bytes) | (kNanBytes & nan_bytes);
-  }
+  __device__ __forceinline__ uint32 encode(const float (&values)[4]) const { return quantise_(values); }
 
  private:
-  static constexpr bool kHasNan = !kSameType<Code, Int8Code>;
-  static constexpr uint32 kNanBytes = 0x7f7f7f7fu;
-
-  Quotient quotient_{1.f};
-  float limit_ = 0.f;
-  bool is_valid_ = false;
+  QuantisedBytes<CodeRange<Code>> quantise_{1.f};
 };
 
 /// Symmetric scale of each row: scale = max(largest magnitude / kLargest, 1e-8).

@@ -7,21 +7,19 @@
 
 namespace cubit {
 
-/// Range and special values of signed bytes. NaN becomes 0.
-struct SignedByteOutput {
-  using Code = Int8Code;
-  static constexpr float kLowest = -128.f;
-  static constexpr float kHighest = 127.f;
-  static constexpr bool kHasNan = false;
+/// Range of the bytes of an encoding, as far below 0 as above. NaN becomes 0 in signed bytes. NaN and infinity become
+/// the NaN code of e4m3.
+template <class ByteCode>
+struct CodeRange {
+  using Code = ByteCode;
+  static constexpr float kLowest = -Code::kLargest;
+  static constexpr float kHighest = Code::kLargest;
+  static constexpr bool kHasNan = !kSameType<Code, Int8Code>;
 };
 
-/// Range and special values of e4m3. NaN and infinity become the NaN code. kConverts: see Fp8Code.
-template <bool kConverts>
-struct Fp8Output {
-  using Code = Fp8Code<4, kConverts>;
-  static constexpr float kLowest = -448.f;
-  static constexpr float kHighest = 448.f;
-  static constexpr bool kHasNan = true;
+/// All signed bytes, of results of products.
+struct AllSignedBytes : CodeRange<Int8Code> {
+  static constexpr float kLowest = -128.f;
 };
 
 /// byte = round(value / scale), half to even and saturated. A scale that is not from 2^-100 to 2^100 gives 0, or the
