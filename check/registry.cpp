@@ -18,6 +18,7 @@
 #include "check/w4_quantize/problem.hpp"
 #include "check/w4a16_gemm/problem.hpp"
 #include "check/w8a8_gemm/problem.hpp"
+#include "check/weight_sums/problem.hpp"
 
 namespace cubit::check {
 namespace {
@@ -55,7 +56,9 @@ constexpr OperatorProblems kTable[] = {
     {"w4a16_gemm", w4a16_gemm::random_help, w4a16_gemm::bench_cases, w4a16_gemm::decompositions,
      w4a16_gemm::make_problem, w4a16_gemm::make_random_problem, w4a16_gemm::fit},
     {"w8a8_gemm", w8a8_gemm::random_help, w8a8_gemm::bench_cases, w8a8_gemm::decompositions, w8a8_gemm::make_problem,
-     w8a8_gemm::make_random_problem}};
+     w8a8_gemm::make_random_problem},
+    {"weight_sums", weight_sums::random_help, weight_sums::bench_cases, none<Decomposition>, weight_sums::make_problem,
+     weight_sums::make_random_problem}};
 
 }  // namespace
 

@@ -19,6 +19,7 @@
 #include "ops/w4_quantize/w4_quantize.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
 #include "ops/w8a8_gemm/w8a8_gemm.hpp"
+#include "ops/weight_sums/weight_sums.hpp"
 
 namespace cubit::ops {
 
@@ -27,7 +28,7 @@ std::span<const Operator* const> operators() {
       &convert_layout_operator(), &dequantize_operator(),  &gate_quantize_operator(), &gqa_decode_operator(),
       &kv_append_operator(),      &kv_gather_operator(),   &merge_operator(),         &norm_quantize_operator(),
       &quantize_operator(),       &stream_copy_operator(), &stream_read_operator(),   &w4_quantize_operator(),
-      &w4a16_gemm_operator(),     &w8a8_gemm_operator(),
+      &w4a16_gemm_operator(),     &w8a8_gemm_operator(),   &weight_sums_operator(),
   };
   return table;
 }

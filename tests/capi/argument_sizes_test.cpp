@@ -15,6 +15,7 @@
 #include <cubit/w4_quantize.h>
 #include <cubit/w4a16_gemm.h>
 #include <cubit/w8a8_gemm.h>
+#include <cubit/weight_sums.h>
 
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
@@ -135,6 +136,11 @@ struct OldW8a8Gemm {  // without `splits`
   std::int64_t activation_stride, residual_stride, output_stride;
   std::int32_t m, n, k, decomposition;
 };
+struct OldWeightSums {  // without `n` and `k`, which have no default
+  std::size_t size;
+  const void* weights;
+  std::int32_t* sums;
+};
 struct OldStreamCopy {  // without `bytes`
   std::size_t size;
   const void* source;
@@ -165,6 +171,7 @@ static_assert(is_prefix<OldQuantize, cubit_quantize_arguments>(offsetof(cubit_qu
 static_assert(is_prefix<OldW4Quantize, cubit_w4_quantize_arguments>(offsetof(cubit_w4_quantize_arguments, n)));
 static_assert(is_prefix<OldW4a16Gemm, cubit_w4a16_gemm_arguments>(offsetof(cubit_w4a16_gemm_arguments, splits)));
 static_assert(is_prefix<OldW8a8Gemm, cubit_w8a8_gemm_arguments>(offsetof(cubit_w8a8_gemm_arguments, splits)));
+static_assert(is_prefix<OldWeightSums, cubit_weight_sums_arguments>(offsetof(cubit_weight_sums_arguments, n)));
 static_assert(is_prefix<OldStreamCopy, cubit_stream_copy_arguments>(offsetof(cubit_stream_copy_arguments, bytes)));
 static_assert(is_prefix<OldStreamRead, cubit_stream_read_arguments>(offsetof(cubit_stream_read_arguments, checksums)));
 
@@ -425,6 +432,13 @@ TEST_F(ArgumentSizes, W8a8Gemm) {
   arguments.k = 16;
   expect_newer(kernel("w8a8_gemm:tile_m=16"), arguments, "cubit_w8a8_gemm_arguments");
   EXPECT_EQ(launch(kernel("w8a8_gemm:tile_m=16"), older<OldW8a8Gemm>(arguments)), "");
+}
+
+TEST_F(ArgumentSizes, WeightSums) {
+  auto* const sums = reinterpret_cast<std::int32_t*>(g_memory.data() + 2048);
+  const cubit_weight_sums_arguments arguments{sizeof arguments, g_memory.data(), sums, 8, 16};
+  expect_newer(kernel("weight_sums"), arguments, "cubit_weight_sums_arguments");
+  EXPECT_THAT(launch(kernel("weight_sums"), older<OldWeightSums>(arguments)), HasSubstr("k = 0"));
 }
 
 TEST_F(ArgumentSizes, StreamCopy) {

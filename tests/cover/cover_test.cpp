@@ -153,6 +153,10 @@ std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_
             {{"rows", 3}, {"columns", 4128}},
             {{"rows", 67}, {"columns", 2048}, {"special", 1}}};
   }
+  if (operator_of(descriptor) == "weight_sums") {
+    // Rows of fewer bytes than a warp loads at once; the largest sums; a last block with rows that do not exist.
+    return {{{"n", 9}, {"k", 16}}, {{"n", 1}, {"k", 131056}, {"pattern", 1}}, {{"n", 67}, {"k", 1040}}};
+  }
   if (operator_of(descriptor) == "w8a8_gemm") {
     // Rows in two tiles, k in two splits that are no whole stages; balanced shares; the smallest sizes.
     const double tile_m = std::max(16, std::stoi(descriptor.substr(descriptor.find("tile_m=") + 7)));

@@ -101,7 +101,7 @@ class Fields {
         (added ? added_counts : counts).push_back(static_cast<int>(fields_.back().values.size()));
       }
     }
-    if (counts.size() == 1) counts.push_back(1);  // a field that is alone makes its pairs with nothing
+    while (counts.size() < 2) counts.push_back(1);  // a field that is alone, or none, makes its pairs with nothing
   }
 
   /// Without what is at its default: some fields are refused beside others even there.
