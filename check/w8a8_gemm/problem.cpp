@@ -70,6 +70,18 @@ void check_scales(const Tensor* scales, bool is_of_output) {
   }
 }
 
+/// Refuses sums that are not those of the weights, whose products would be wrong without a trace.
+void check_sums(const Operands& operands) {
+  if (operands.weight_sums == nullptr) return;
+  const auto* const sums = static_cast<const std::int32_t*>(operands.weight_sums->data);
+  for (int row = 0; row < operands.n(); ++row) {
+    const std::int64_t sum = sum_of_weights(*operands.weights, row);
+    if (sums[row] != sum)
+      reject(fmt::format("weight_sums[{}] = {}", row, sums[row]),
+             fmt::format("row {} of weights has the sum {}", row, sum), "compute them with weight_sums");
+  }
+}
+
 class W8a8Problem final : public Problem {
  public:
   /// Checks all tensors. `inputs` are in the order of input_names. Throws Failure(invalid_argument).
@@ -83,6 +95,8 @@ class W8a8Problem final : public Problem {
                  .weights = inputs_.find("weights"),
                  .activation_scales = inputs_.find("activation_scales"),
                  .weight_scales = inputs_.find("weight_scales"),
+                 .activation_zeros = inputs_.find("activation_zeros"),
+                 .weight_sums = inputs_.find("weight_sums"),
                  .output_scale = inputs_.find("output_scale"),
                  .bias = inputs_.find("bias"),
                  .residual = inputs_.find("residual")};
@@ -140,6 +154,8 @@ void W8a8Problem::check() const {
   const bool has_channels = descriptor_.weight_scale == ChannelScale::channel;
   check_tensor(operands_.activation_scales, "F32", {has_tokens ? m : 1}, has_tokens ? "[m]" : "[1]");
   check_tensor(operands_.weight_scales, "F32", {has_channels ? n : 1}, has_channels ? "[n]" : "[1]");
+  check_tensor(operands_.activation_zeros, "I32", {has_tokens ? m : 1}, has_tokens ? "[m]" : "[1]");
+  check_tensor(operands_.weight_sums, "I32", {n}, "[n]");
   check_tensor(operands_.output_scale, "F32", {1}, "[1]");
   const std::string_view addend = element_type(addend_type(descriptor_));
   check_tensor(operands_.bias, addend, {n}, "[n]");
@@ -147,6 +163,7 @@ void W8a8Problem::check() const {
   check_scales(operands_.activation_scales, false);
   check_scales(operands_.weight_scales, false);
   check_scales(operands_.output_scale, true);
+  check_sums(operands_);
 }
 
 std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data) const {
@@ -161,6 +178,8 @@ std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data
   arguments.weights = address("weights");
   arguments.activation_scales = inputs_.address<const float>(device_data, "activation_scales");
   arguments.weight_scales = inputs_.address<const float>(device_data, "weight_scales");
+  arguments.activation_zeros = inputs_.address<const std::int32_t>(device_data, "activation_zeros");
+  arguments.weight_sums = inputs_.address<const std::int32_t>(device_data, "weight_sums");
   arguments.output_scale = inputs_.address<const float>(device_data, "output_scale");
   arguments.bias = address("bias");
   arguments.residual = address("residual");
@@ -320,6 +339,21 @@ class Maker {
       return static_cast<float>(typical * factor);
     });
   }
+  /// Zero points of the whole range of signed bytes, of which extreme bytes have the ends.
+  void zeros(const char* name, std::int64_t count) {
+    add<std::int32_t>(name, "I32", {count}, [&](Random& random) {
+      const auto zero = static_cast<std::int32_t>(random.bits() >> 56) - 128;
+      return sizes_.pattern != Pattern::extreme_bytes ? zero : zero < 0 ? -128 : 127;
+    });
+  }
+  void weight_sums() {
+    auto sums = std::make_unique<char[]>(sizeof(std::int32_t) * sizes_.gemm.n);
+    for (std::int64_t row = 0; row < sizes_.gemm.n; ++row) {
+      const auto sum = static_cast<std::int32_t>(sum_of_weights(*inputs.find("weights"), static_cast<int>(row)));
+      std::memcpy(sums.get() + sizeof sum * row, &sum, sizeof sum);
+    }
+    inputs.add(dense("weight_sums", "I32", {sizes_.gemm.n}, nullptr), std::move(sums));
+  }
   void halves(const char* name, std::vector<std::int64_t> shape) {
     const Element element = addend_type(descriptor_);
     add<std::uint16_t>(name, element_type(element), std::move(shape),
@@ -388,6 +422,10 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     const double typical = 1 / ((descriptor.element == W8Element::int8 ? 74 : 1) * std::pow(sizes.gemm.k, 0.25));
     maker.scales("activation_scales", descriptor.activation_scale == TokenScale::token ? sizes.gemm.m : 1, typical);
     maker.scales("weight_scales", descriptor.weight_scale == ChannelScale::channel ? sizes.gemm.n : 1, typical);
+  }
+  if (descriptor.zero_points) {
+    maker.zeros("activation_zeros", descriptor.activation_scale == TokenScale::token ? sizes.gemm.m : 1);
+    maker.weight_sums();
   }
   if (descriptor.has_byte_output()) maker.scales("output_scale", 1, 0.03);
   if (descriptor.bias) maker.halves("bias", {sizes.gemm.n});

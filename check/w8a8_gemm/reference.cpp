@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <span>
 
 #include "base/parallel.hpp"
@@ -44,12 +45,22 @@ double addend_at(const W8a8Gemm& descriptor, const Tensor& tensor, std::int64_t 
   return to_double(ops::w8a8_gemm::addend_type(descriptor), static_cast<const std::uint16_t*>(tensor.data)[index]);
 }
 
+/// What a zero point subtracts from a sum of products, which are exact as integers.
+double zero_product(const Operands& operands, int row, int column) {
+  if (operands.activation_zeros == nullptr) return 0;
+  const auto* const zeros = static_cast<const std::int32_t*>(operands.activation_zeros->data);
+  const double zero = zeros[operands.activation_zeros->shape[0] == 1 ? 0 : row];
+  return zero * static_cast<const std::int32_t*>(operands.weight_sums->data)[column];
+}
+
 /// Value and bias of a column of the weights.
 Reference biased(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
   const double scale = static_cast<double>(scale_at(*operands.activation_scales, row)) *
                        static_cast<double>(scale_at(*operands.weight_scales, column));
   const double truncation = sums.chains.empty() ? 0 : kLossOfStep * sums.chains[column] * scale;
-  Reference result{sums.sums[column] * scale, sums.absolute[column] * scale, truncation};
+  const double of_zero = zero_product(operands, row, column);
+  Reference result{(sums.sums[column] - of_zero) * scale, (sums.absolute[column] + std::fabs(of_zero)) * scale,
+                   truncation};
   if (operands.bias == nullptr) return result;
   const double bias = addend_at(descriptor, *operands.bias, column);
   return {result.value + bias, result.contributions + std::fabs(bias), truncation};
@@ -122,6 +133,11 @@ Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, con
   return {result.value + residual, result.contributions + std::fabs(residual), result.truncation};
 }
 
+std::int64_t sum_of_weights(const Tensor& weights, int row) {
+  const auto* const bytes = reinterpret_cast<const std::int8_t*>(row_of(weights, row));
+  return std::accumulate(bytes, bytes + weights.shape[1], std::int64_t{0});
+}
+
 double random_truncation(int k) {
   const int steps = (k + kStepK - 1) / kStepK;
   return 0x1p-13 * std::sqrt(33.0 * steps);
@@ -133,7 +149,7 @@ bool has_exact_bytes(const W8a8Gemm& descriptor) {
 }
 
 std::int8_t exact_byte(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column) {
-  auto value = static_cast<float>(static_cast<std::int32_t>(sums.sums[column]));
+  auto value = static_cast<float>(static_cast<std::int64_t>(sums.sums[column] - zero_product(operands, row, column)));
   value = value * scale_at(*operands.activation_scales, row);
   value = value * scale_at(*operands.weight_scales, column);
   if (operands.bias != nullptr) value += static_cast<float>(addend_at(descriptor, *operands.bias, column));

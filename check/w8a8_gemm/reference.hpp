@@ -26,6 +26,8 @@ struct Operands {
   const Tensor* weights = nullptr;
   const Tensor* activation_scales = nullptr;
   const Tensor* weight_scales = nullptr;
+  const Tensor* activation_zeros = nullptr;
+  const Tensor* weight_sums = nullptr;
   const Tensor* output_scale = nullptr;
   const Tensor* bias = nullptr;
   const Tensor* residual = nullptr;
@@ -55,6 +57,9 @@ std::vector<SumRow> sums_of_rows(const W8a8Gemm& descriptor, const Operands& ope
 
 /// The output `column` of row `row` in double precision.
 Reference reference_of(const W8a8Gemm& descriptor, const Operands& operands, const SumRow& sums, int row, int column);
+
+/// The sum over k of the weights of a row.
+std::int64_t sum_of_weights(const Tensor& weights, int row);
 
 /// What tensor cores lose of sums over k of normal data with accumulate=fast, relative to the sums.
 double random_truncation(int k);

@@ -113,8 +113,7 @@ FusedGemmArguments fused_parameters(const BlockPlan& block, const Problem& probl
 ByteGemmArguments byte_parameters(const GemmArguments& common, const WeightTensors& weights) {
   ByteGemmArguments result{};
   static_cast<GemmArguments&>(result) = common;
-  result.activation_scales = weights.activation_scales;
-  result.output_scale = weights.output_scale;
+  static_cast<ByteTensors&>(result) = weights.bytes;
   return result;
 }
 

@@ -39,8 +39,7 @@ struct WeightTensors {
   const void* zeros = nullptr;
   const void* group_of_k = nullptr;                 ///< the group of each k, if groups are indexed
   int groups = 0;                                   ///< rows of scales and zeros, if groups are indexed
-  const void* activation_scales = nullptr;          ///< see WeightOperand::row_scaling
-  const void* output_scale = nullptr;               ///< of an epilogue that quantises
+  ByteTensors bytes = {};                           ///< of kernels with WeightOperand::row_scaling
   std::optional<runtime::TensorMap> word_map = {};  ///< for families that copy weights in boxes
   std::optional<runtime::TensorMap> scale_map = {};
   std::array<LayerTensors, kMostLayers - 1> more = {};  ///< the second and the third layer

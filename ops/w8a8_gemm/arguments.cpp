@@ -24,6 +24,12 @@ ArgumentTable make_table() {
       input("weight_scales", "F32", {{"weight_scale=channel", "[n]"}, {"", "[1]"}}, CUBIT_MEMBER(weight_scales),
             "scales of the weights")
           .with("output=!int32"),
+      input("activation_zeros", "I32", {{"activation_scale=token", "[m]"}, {"", "[1]"}}, CUBIT_MEMBER(activation_zeros),
+            "zero points of the activations")
+          .with("zero_points=true"),
+      input("weight_sums", "I32", shape("[n]"), CUBIT_MEMBER(weight_sums),
+            "sums of the rows of the weights, from weight_sums")
+          .with("zero_points=true"),
       input("output_scale", "F32", shape("[1]"), CUBIT_MEMBER(output_scale), "scale of the output")
           .with("output=int8|fp8_e4m3"),
       input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias), "added before the function").with("bias=true"),

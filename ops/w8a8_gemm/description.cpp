@@ -37,14 +37,16 @@ void check_tensors(const W8a8Gemm& descriptor, const Arguments& arguments) {
   require_alignment("activation_scales", arguments.activation_scales, nullptr, 0, 1, 4, "align it");
   require_alignment("weight_scales", arguments.weight_scales, nullptr, 0, 1,
                     descriptor.weight_scale == ChannelScale::channel ? 16 : 4, "align it");
+  require_alignment("activation_zeros", arguments.activation_zeros, nullptr, 0, 1, 4, "align it");
+  gemm::require_16_bytes("weight_sums", arguments.weight_sums);
   require_alignment("output_scale", arguments.output_scale, nullptr, 0, 1, 4, "align it");
 }
 
 gemm::WeightTensors weight_tensors(const W8a8Gemm&, const gemm::BlockPlan& block, const Arguments& arguments) {
   gemm::WeightTensors tensors{.words = arguments.weights,
                               .scales = arguments.weight_scales,
-                              .activation_scales = arguments.activation_scales,
-                              .output_scale = arguments.output_scale};
+                              .bytes = {arguments.activation_scales, arguments.output_scale, arguments.activation_zeros,
+                                        arguments.weight_sums}};
   if (block.is_persistent)
     tensors.word_map = gemm::weight_rows_map(block.descriptor, arguments.weights, arguments.n, arguments.k, arguments.k,
                                              block.tiles.words);

@@ -42,6 +42,8 @@ std::vector<Field<W8a8Gemm>> make_fields() {
       word_field<Descriptor, ChannelScale>(
           {"weight_scale", "channel, tensor", "channel", "a scale for each row of weights, or one scale"},
           &Descriptor::weight_scale, {{"channel", ChannelScale::channel}, {"tensor", ChannelScale::tensor}}),
+      flag_field<Descriptor>("zero_points", "whether activations of int8 have zero points, as many as scales",
+                             &Descriptor::zero_points),
       gemm::tile_m_field(&Descriptor::tile_m, kTileRows),
       gemm::function_field(&Descriptor::function),
       gemm::bias_field(&Descriptor::bias),
@@ -70,6 +72,7 @@ void check_integer_output(const W8a8Gemm& descriptor, std::string_view text) {
   };
   refuse_field("activation_scale", descriptor.activation_scale == standard.activation_scale);
   refuse_field("weight_scale", descriptor.weight_scale == standard.weight_scale);
+  refuse_field("zero_points", !descriptor.zero_points);
   refuse_field("function", descriptor.function == standard.function);
   refuse_field("bias", !descriptor.bias);
   refuse_field("residual", !descriptor.residual);
@@ -79,6 +82,9 @@ void check_fields(const W8a8Gemm& descriptor, std::string_view text) {
   if (descriptor.element == W8Element::int8 && (descriptor.promotes() || gives_field(text, "accumulate")))
     refuse_w8a8(text, "the field accumulate does not apply to element=int8, whose sums are exact",
                 "leave accumulate out, or ask for element=fp8_e4m3");
+  if (descriptor.element != W8Element::int8 && (descriptor.zero_points || gives_field(text, "zero_points")))
+    refuse_w8a8(text, "the field zero_points does not apply to element=fp8_e4m3, whose activations have none",
+                "leave zero_points out, or ask for element=int8");
   if (descriptor.output == W8Output::int32) check_integer_output(descriptor, text);
   const bool has_addend = descriptor.has_byte_output() && (descriptor.bias || descriptor.residual);
   if (!has_addend && (descriptor.addend != W8a8Gemm{}.addend || gives_field(text, "addend")))

@@ -17,7 +17,9 @@ gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes) {
   const bool has_tokens = descriptor.activation_scale == TokenScale::token;
   const bool has_channels = descriptor.weight_scale == ChannelScale::channel;
   if (promotes) return {kHeader, fmt::format("cubit::PromotedSums<{}, {}>", has_tokens, has_channels)};
-  return {kHeader, fmt::format("cubit::ScaledSums<{}, {}, {}>", sum_type(descriptor), has_tokens, has_channels)};
+  const std::string zeros = descriptor.zero_points ? fmt::format(", cubit::ZeroPoints<{}>", has_tokens) : "";
+  return {kHeader,
+          fmt::format("cubit::ScaledSums<{}, {}, {}{}>", sum_type(descriptor), has_tokens, has_channels, zeros)};
 }
 
 std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {

@@ -6,6 +6,7 @@
 
 #include "byte_gemm/arguments.h"
 #include "byte_gemm/persistent_arguments.h"
+#include "byte_gemm/zero_points.cuh"
 #include "core/types.cuh"
 #include "gemm/scaling.cuh"
 
@@ -28,15 +29,17 @@ struct IntegerSums : UnscaledSums {
 };
 
 /// value = (sum · scale of the activations) · scale of the weights, both products rounded to fp32. As the flags say, a
-/// scale is one number, or one number for each token and for each channel (column).
-template <class Accumulator, bool kTokenScales, bool kChannelScales>
+/// scale is one number, or one number for each token and for each channel (column). `Zeros` are those of
+/// zero_points.cuh.
+template <class Accumulator, bool kTokenScales, bool kChannelScales, class Zeros = NoZeroPoints>
 struct ScaledSums : UnscaledSums {
   using Sum = Accumulator;
 
   class Values {
    public:
     /// The loads are not volatile: without a gate the compiler removes those of the up-projection columns.
-    __device__ __forceinline__ Values(const GemmArguments& args, int row, int column) {
+    __device__ __forceinline__ Values(const GemmArguments& args, int row, int column)
+        : zeros_(static_cast<const ByteGemmArguments&>(args), row, column) {
       const auto& own = static_cast<const ByteGemmArguments&>(args);
       token_ = static_cast<const float*>(own.activation_scales)[kTokenScales ? row : 0];
       const auto* const channels = static_cast<const float*>(own.scales);
@@ -52,10 +55,11 @@ struct ScaledSums : UnscaledSums {
       }
     }
     __device__ __forceinline__ float operator()(Sum sum, int i) const {
-      return __fmul_rn(__fmul_rn(static_cast<float>(sum), token_), channels_[i]);
+      return __fmul_rn(__fmul_rn(zeros_(sum, i), token_), channels_[i]);
     }
 
    private:
+    typename Zeros::Values zeros_;
     float token_;
     float channels_[4];
   };
@@ -63,22 +67,24 @@ struct ScaledSums : UnscaledSums {
   template <int kBlocks>
   class Features {
    public:
-    __device__ __forceinline__ Features(const PersistentGemmArguments& args, const int (&columns)[2]) {
+    __device__ __forceinline__ Features(const PersistentGemmArguments& args, const int (&columns)[2])
+        : zeros_(static_cast<const PersistentByteArguments&>(args), columns) {
       load(channels_[0], args.scales, kChannelScales ? columns[0] : 0);
       load(channels_[1], args.scales, kChannelScales ? columns[1] : 0);
     }
-    /// The last token's scale stands for the scales of tokens that do not exist.
+    /// The last token's scale and zero point stand for those of tokens that do not exist.
     __device__ __forceinline__ void load_tokens(const PersistentGemmArguments& args, int token) {
-      const void* const scales = static_cast<const PersistentByteArguments&>(args).activation_scales;
+      const auto& all = static_cast<const PersistentByteArguments&>(args);
 #pragma unroll
       for (int i = 0; i < kScales; ++i) {
-        const int own = token + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2;
-        load(tokens_[i], scales, kTokenScales ? min(own, args.m - 1) : 0);
+        const int own = kTokenScales ? min(token + 8 * (i / 2) + 2 * (lane_index() % 4) + i % 2, args.m - 1) : 0;
+        load(tokens_[i], all.activation_scales, own);
+        zeros_.load_token(all, i, own);
       }
     }
     __device__ __forceinline__ float value(Sum sum, int row, int block, int i) const {
-      const float token = tokens_[kTokenScales ? 2 * block + i : 0];
-      return __fmul_rn(__fmul_rn(static_cast<float>(sum), token), channels_[row]);
+      const int token = kTokenScales ? 2 * block + i : 0;
+      return __fmul_rn(__fmul_rn(zeros_.value(sum, row, token), tokens_[token]), channels_[row]);
     }
 
    private:
@@ -88,6 +94,7 @@ struct ScaledSums : UnscaledSums {
       asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(static_cast<const float*>(scales) + i));
     }
 
+    typename Zeros::template Features<kBlocks> zeros_;
     float channels_[2];
     float tokens_[kScales];
   };

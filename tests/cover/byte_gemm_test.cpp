@@ -2,7 +2,13 @@
 // many rows, every decomposition, and stages that end beyond k. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/gpu/gpu_case.hpp"
 #include "tests/support/cpu_engine.hpp"
@@ -60,17 +66,21 @@ TEST_P(ByteGemm, ComputesTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tiles, ByteGemm,
-    ::testing::Values(ByteCase{"tile_m=16", 1, 8, 16, 1}, ByteCase{"tile_m=16,output=int8,bias=true", 17, 264, 272, 2},
-                      ByteCase{"tile_m=32,output=int32", 33, 264, 400, 3},
-                      ByteCase{"tile_m=32,output=fp8_e4m3,function=silu_gate,residual=true", 31, 272, 144, 2},
-                      ByteCase{"tile_m=64,output=bf16,activation_scale=tensor", 130, 520, 272, 0},
-                      ByteCase{"tile_m=128,output=int32", 131, 136, 272, 2},
-                      ByteCase{"tile_m=128,function=silu_gate,bias=true,residual=true", 129, 272, 400, 3},
-                      ByteCase{"tile_m=192,output=int8,weight_scale=tensor,residual=true", 193, 280, 272, 1},
-                      ByteCase{"tile_m=256", 257, 264, 400, 3},
-                      ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
-                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
-                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
+    ::testing::Values(
+        ByteCase{"tile_m=16", 1, 8, 16, 1},
+        ByteCase{"tile_m=16,output=int8,bias=true", 17, 264, 272, 2},
+        ByteCase{"tile_m=32,output=int32", 33, 264, 400, 3},
+        ByteCase{"tile_m=32,output=fp8_e4m3,function=silu_gate,residual=true", 31, 272, 144, 2},
+        ByteCase{"tile_m=64,output=bf16,activation_scale=tensor", 130, 520, 272, 0},
+        ByteCase{"tile_m=128,output=int32", 131, 136, 272, 2},
+        ByteCase{"tile_m=128,function=silu_gate,bias=true,residual=true", 129, 272, 400, 3},
+        ByteCase{"tile_m=192,output=int8,weight_scale=tensor,residual=true", 193, 280, 272, 1},
+        ByteCase{"tile_m=128,zero_points=true,bias=true", 131, 264, 272, 2},
+        ByteCase{"tile_m=32,zero_points=true,output=int8,activation_scale=tensor", 33, 280, 144,
+                 1},
+        ByteCase{"tile_m=256", 257, 264, 400, 3}, ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
+        ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
+        ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
 
 /// mma.m8n8k16 of sm_75, and copies through registers, which later architectures take by name.
 INSTANTIATE_TEST_SUITE_P(
@@ -78,7 +88,44 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(ByteCase{"tile_m=8,output=int32", 1, 8, 16, 1, kTuring},
                       ByteCase{"tile_m=16,function=silu_gate,bias=true,residual=true", 17, 272, 272, 2, kTuring},
                       ByteCase{"tile_m=64,output=int8,activation_scale=tensor", 67, 264, 400, 3, kTuring},
+                      ByteCase{"tile_m=8,zero_points=true,output=int8,function=relu", 9, 264, 272, 2, kTuring},
                       ByteCase{"tile_m=32,family=sm75", 33, 264, 272, 2}));
+
+/// A quantiser writes NaN as the scale of a token that has a value that is not finite, and 0 as its zero point. The
+/// token's outputs are NaN, and no other token's outputs change.
+class ByteGemmNan : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(ByteGemmNan, ReachesItsOwnTokenAlone) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  constexpr int kColumns = 24;
+  constexpr int kTokens = 5;
+  constexpr int kNanToken = 3;
+  const auto [descriptor, name] = GetParam();
+  const Problem problem = Problem::random(descriptor, {{"m", kTokens}, {"n", kColumns}, {"k", 48}}, 3);
+  const Device device(name);
+  DeviceCase on_device(device, problem);
+  const auto inputs = problem.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (std::string_view(inputs[i].name) != "activation_scales") continue;
+    std::vector<float> scales(static_cast<const float*>(inputs[i].data),
+                              static_cast<const float*>(inputs[i].data) + kTokens);
+    scales[kNanToken] = std::numeric_limits<float>::quiet_NaN();
+    on_device.input(i).fill(scales.data());
+  }
+  launch(device, engine().get(descriptor, name), on_device.arguments());
+  const auto bytes = on_device.output(0).download();
+  for (int i = 0; i < kTokens * kColumns; ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, bytes.data() + sizeof half * i, sizeof half);
+    EXPECT_EQ((half & 0x7fff) > 0x7c00, i / kColumns == kNanToken) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ByteGemmNan,
+                         ::testing::Values(std::pair{"w8a8_gemm:tile_m=8,zero_points=true", kTuring},
+                                           std::pair{"w8a8_gemm:tile_m=8", kHopper},
+                                           std::pair{"w8a8_gemm:tile_m=16,zero_points=true,family=sm90_persistent",
+                                                     kHopper}));
 
 /// Normal data lose little in few steps, so that accumulate=fast keeps the tolerance that promoted sums have.
 TEST(ByteGemmSums, FastSumsOfFewStepsKeepTheToleranceOfPromotedOnes) {

@@ -35,6 +35,7 @@ TEST(W8a8Descriptor, EveryValueHasOneTextThatParsesBackToIt) {
   all.push_back({.output = W8Output::int32, .tile_m = 64, .atomic_splits = true});
   all.push_back({.output = W8Output::int8, .residual = true, .addend = Element::bf16, .family = "sm80"});
   all.push_back({.function = GemmFunction::gelu_tanh, .bias = true});
+  all.push_back({.activation_scale = TokenScale::tensor, .zero_points = true, .tile_m = 16});
   all.push_back({.element = W8Element::fp8_e4m3, .accumulate = Fp8Accumulation::promoted, .tile_m = 128});
   all.push_back({.tile_m = 256, .family = "sm90_persistent"});
   tests::expect_one_text_each(all, w8a8_gemm::parse);
@@ -50,6 +51,13 @@ TEST(W8a8Descriptor, RefusesByName) {
   refused(
       "w8a8_gemm:output=int32,bias=true",
       "the field bias does not apply to output=int32, which is the sums; leave bias out, or ask for another output");
+  refused("w8a8_gemm:output=int32,zero_points=true",
+          "the field zero_points does not apply to output=int32, which is the sums; leave zero_points out, or ask for "
+          "another output");
+  refused(
+      "w8a8_gemm:element=fp8_e4m3,zero_points=true",
+      "the field zero_points does not apply to element=fp8_e4m3, whose activations have none; leave zero_points out, "
+      "or ask for element=int8");
   refused("w8a8_gemm:addend=bf16,bias=true",
           "the field addend applies to bias and residual beside an output of 8 bits; leave addend out, or ask for "
           "bias=true or residual=true and output=int8 or output=fp8_e4m3");
@@ -256,6 +264,20 @@ PersistentByteArguments persistent_parameters(const char* text, const cubit_w8a8
   return tests::parameters_of<PersistentByteArguments>(encode_on_h200(w8a8_gemm::parse(text), arguments));
 }
 
+TEST(W8a8Launch, PassesZeroPointsAndSums) {
+  auto arguments = some_arguments();
+  arguments.activation_zeros = address<std::int32_t>(0x6000);
+  arguments.weight_sums = address<std::int32_t>(0x7000);
+  const auto narrow =
+      tests::parameters_of<ByteGemmArguments>(encode_on_h200({.zero_points = true, .tile_m = 8}, arguments));
+  EXPECT_EQ(narrow.activation_zeros, arguments.activation_zeros);
+  EXPECT_EQ(narrow.weight_sums, arguments.weight_sums);
+  const auto wide =
+      tests::parameters_of<PersistentByteArguments>(encode_on_h200({.zero_points = true, .tile_m = 128}, arguments));
+  EXPECT_EQ(wide.activation_zeros, arguments.activation_zeros);
+  EXPECT_EQ(wide.weight_sums, arguments.weight_sums);
+}
+
 TEST(W8a8Launch, PassesScalesAndMapsToThePersistentKernel) {
   const auto arguments = some_arguments();
   const Launch launch = encode_on_h200({.tile_m = 128}, arguments);
@@ -303,6 +325,21 @@ TEST(W8a8Launch, RefusesByName) {
   refused([](Given& a) { a.k = 131072; }, "w8a8_gemm:tile_m=8", "k = 131072: it must be from 1 to 131056");
   refused([](Given& a) { a.weight_scales = nullptr; }, "w8a8_gemm:tile_m=8",
           "weight_scales = NULL: the tensor is needed");
+  refused([](Given& a) { a.activation_zeros = address<std::int32_t>(0x6000); }, "w8a8_gemm:tile_m=8,zero_points=true",
+          "weight_sums = NULL: the tensor is needed");
+  refused(
+      [](Given& a) {
+        a.activation_zeros = address<std::int32_t>(0x6000);
+        a.weight_sums = address<std::int32_t>(0x7004);
+      },
+      "w8a8_gemm:tile_m=8,zero_points=true",
+      "weight_sums at 0x7004: the address is not a multiple of 16 bytes; accepted: what cuMemAlloc gives, and "
+      "multiples "
+      "of 16 from there");
+  refused(
+      [](Given& a) { a.weight_sums = address<std::int32_t>(0x7000); }, "w8a8_gemm:tile_m=8",
+      "weight_sums at 0x7000: the descriptor does not have zero_points=true; give NULL, or ask for zero_points=true in "
+      "the descriptor");
   refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
   refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=128",
           "activation_stride = 0: a tensor map reads the rows of activations, and its stride must be a multiple of 16 "
@@ -322,6 +359,18 @@ TEST(W8a8Problem, RefusesScalesThatNoQuantiserWrites) {
   }
 }
 
+/// Sums of other weights would shift all results without a trace.
+TEST(W8a8Problem, RefusesSumsOfOtherWeights) {
+  const std::string text = "w8a8_gemm:zero_points=true";
+  const auto& problems = check::find_problems(text);
+  const auto made = problems.random(text, {{"m", 2}, {"n", 8}, {"k", 16}}, 1);
+  std::vector<check::Tensor> inputs = made->inputs();
+  std::vector<std::int32_t> sums(8, 1 << 20);
+  for (check::Tensor& input : inputs)
+    if (input.name == "weight_sums") input.data = sums.data();
+  tests::expect_refused_with([&] { problems.problem(text, inputs, {}); }, "row 0 of weights has the sum");
+}
+
 TEST(W8a8Kernels, CompileWithoutSpills) {
   std::vector<tests::KernelFor> kernels;
   for (const char* const architecture : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}) {
@@ -335,6 +384,8 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=bf16,tile_m=64,atomic_splits=true", "sm_120"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_75"});
+  for (const char* const architecture : {"sm_75", "sm_80", "sm_120"})
+    kernels.push_back({"w8a8_gemm:zero_points=true,tile_m=64,function=silu_gate,bias=true", architecture});
   for (const char* const tile : {"8", "64"})
     kernels.push_back(
         {std::string("w8a8_gemm:output=int8,function=silu_gate,bias=true,family=sm75,tile_m=") + tile, "sm_80"});
@@ -344,6 +395,7 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
     kernels.push_back({"w8a8_gemm:output=int32" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:output=bf16" + text + all, "sm_90a"});
     kernels.push_back({"w8a8_gemm:output=int8" + text + ",function=gelu,bias=true,residual=true", "sm_90a"});
+    kernels.push_back({"w8a8_gemm:zero_points=true" + text + all, "sm_90a"});
     kernels.push_back({"w8a8_gemm:element=fp8_e4m3" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3" + text + all, "sm_90a"});
   }

@@ -12,7 +12,7 @@ namespace cubit::tests {
 
 constexpr int kW8a8TileRows[] = {8, 16, 32, 64, 128, 192, 256};
 constexpr const char* kW8a8Families[] = {"auto", "sm80", "sm75"};
-inline const std::vector<int> kW8a8Counts = {2, 2, 5, 7, 6, 2, 2, 2, 2, 2, 3};
+inline const std::vector<int> kW8a8Counts = {2, 2, 5, 7, 6, 2, 2, 2, 2, 2, 3, 2};
 
 inline W8a8Gemm w8a8_descriptor(const Combination& values) {
   W8a8Gemm descriptor;
@@ -27,6 +27,7 @@ inline W8a8Gemm w8a8_descriptor(const Combination& values) {
   descriptor.residual = values[8] != 0;
   descriptor.addend = static_cast<Element>(values[9]);
   descriptor.family = kW8a8Families[values[10]];
+  descriptor.zero_points = values[11] != 0;
   return descriptor;
 }
 
@@ -39,10 +40,11 @@ inline bool is_legal_w8a8(const Combination& values) {
   if (descriptor.addend != standard.addend && !has_addend) return false;
   if (descriptor.family == "sm80" && descriptor.tile_m > 64) return false;
   if (descriptor.family == "sm75" && (descriptor.element != W8Element::int8 || descriptor.tile_m > 64)) return false;
+  if (descriptor.zero_points && descriptor.element != W8Element::int8) return false;
   if (descriptor.output != W8Output::int32) return true;
   return descriptor.element == W8Element::int8 && descriptor.function == GemmFunction::none && !descriptor.bias &&
          !descriptor.residual && descriptor.activation_scale == standard.activation_scale &&
-         descriptor.weight_scale == standard.weight_scale;
+         descriptor.weight_scale == standard.weight_scale && !descriptor.zero_points;
 }
 
 inline std::vector<W8a8Gemm> pairwise_w8a8_descriptors() {

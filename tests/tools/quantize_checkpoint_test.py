@@ -287,6 +287,22 @@ class RunLayer(Folder):
         self.assertTrue(np.array_equal(self.product(",output=int32", static),
                                        self.codes.astype(np.int32) @ found.astype(np.int32).T))
 
+    def test_zero_points_of_activations(self):
+        self.quantize()
+        zeros = self.random.integers(-128, 128, M).astype(np.int32)
+        found = read(self.output / "model.safetensors")
+        weight = found[f"{self.layer}.weight"][1].astype(np.float64) * found[f"{self.layer}.weight_scale"][1]
+        got = self.product(",zero_points=true", self.dynamic | {"activation_zeros": ("I32", zeros)})
+        self.check(got, (self.codes.astype(np.float64) - zeros[:, None]) * self.scales[:, None] @ weight.T)
+        static = {f"{self.layer}.input_scale": ("F32", np.array([0.25], np.float32)),
+                  f"{self.layer}.input_zero_point": ("I8", np.array([-7], np.int8))}
+        write(self.output / "model.safetensors", found | static)
+        fields = ",activation_scale=tensor"
+        got = self.product(fields + ",zero_points=true", {"activations": ("I8", self.codes)})
+        self.check(got, (self.codes.astype(np.float64) + 7) * 0.25 @ weight.T)
+        self.assertIn("the layer's activations have the zero point -7; ask for zero_points=true",
+                      self.product(fields, {"activations": ("I8", self.codes)}, code=2))
+
     def test_fp8(self):
         self.quantize("--format", "e4m3")
         values = e4m3_values()
@@ -304,7 +320,8 @@ class RunLayer(Folder):
         good = read(self.output / "model.safetensors")
         for change, part in {
             "weight_scale": ("accepted: [64, 1] or [1]", ("F32", np.ones((3, 1), np.float32))),
-            "weight_zero_point": ("w8a8_gemm has no zero points", ("I8", np.ones((64, 1), np.int8))),
+            "weight_zero_point": ("w8a8_gemm has no zero points of weights", ("I8", np.ones((64, 1), np.int8))),
+            "input_zero_point": ("a layer has one zero point of activations", ("I8", np.ones(64, np.int8))),
             "input_scale": ("a scale is positive and finite", ("F32", np.zeros(1, np.float32))),
         }.items():
             message, tensor = part

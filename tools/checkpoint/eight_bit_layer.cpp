@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <cubit/quantised_weights.hpp>
 #include <limits>
 #include <span>
@@ -31,12 +32,15 @@ void require_zeros(const TensorView& tensor) {
   const bool has_other =
       std::any_of(tensor.data.begin(), tensor.data.end(), [](std::byte byte) { return byte != std::byte{0}; });
   if (has_other)
-    refuse_view(tensor, "w8a8_gemm has no zero points", "accepted: symmetric quantisation, whose zeros are 0");
+    refuse_view(tensor, "w8a8_gemm has no zero points of weights",
+                "accepted: symmetric quantisation, whose zeros are 0");
 }
 
 bool asks_for(const std::string& descriptor, const std::string& field) {
   return descriptor.find(field + ",") != std::string::npos || descriptor.ends_with(field);
 }
+
+bool has_zero_points(const std::string& descriptor) { return asks_for(descriptor, "zero_points=true"); }
 
 /// Whether the results are the sums themselves, so that no scale is read.
 bool sums_only(const std::string& descriptor) { return asks_for(descriptor, "output=int32"); }
@@ -59,6 +63,8 @@ EightBitLayer::EightBitLayer(const std::vector<TensorView>& tensors, const std::
     } else if (tensor.name == "input_scale") {
       add_scales(tensor, "activation_scales");
       if (scales_.back().size() != 1) refuse_view(tensor, "a layer has one scale of activations", "accepted: [1]");
+    } else if (tensor.name == "input_zero_point") {
+      add_zero(tensor, has_zero_points(descriptor));
     } else if (tensor.name.ends_with("zero_point")) {
       require_zeros(tensor);
     } else {
@@ -66,6 +72,7 @@ EightBitLayer::EightBitLayer(const std::vector<TensorView>& tensors, const std::
     }
   }
   require_fields(descriptor);
+  if (has_zero_points(descriptor)) add_sums();
   if (sums_only(descriptor))
     std::erase_if(tensors_, [](const TensorView& tensor) { return tensor.name.ends_with("_scales"); });
 }
@@ -85,6 +92,31 @@ void EightBitLayer::add_scales(const TensorView& tensor, const char* name) {
     if (!(scales[i] > 0 && scales[i] <= std::numeric_limits<float>::max()))
       refuse_view(tensor, fmt::format("scale {} is {}", i, scales[i]), "a scale is positive and finite");
   tensors_.push_back({name, "F32", {count}, std::as_bytes(std::span(scales))});
+}
+
+/// compressed-tensors writes the zero point of symmetric activations, too, which is 0.
+void EightBitLayer::add_zero(const TensorView& tensor, bool is_wanted) {
+  const bool is_byte = tensor.type == "I8";
+  if ((!is_byte && tensor.type != "I32") || tensor.data.size() != (is_byte ? 1 : sizeof(std::int32_t)))
+    refuse_view(tensor, "a layer has one zero point of activations", "accepted: I8 [1], I32 [1]");
+  std::int32_t zero = static_cast<std::int8_t>(tensor.data[0]);
+  if (!is_byte) std::memcpy(&zero, tensor.data.data(), sizeof zero);
+  if (!is_wanted && zero != 0)
+    refuse_view(tensor, fmt::format("the layer's activations have the zero point {}", zero),
+                "ask for zero_points=true");
+  if (!is_wanted) return;
+  integers_.push_back({zero});
+  tensors_.push_back({"activation_zeros", "I32", {1}, std::as_bytes(std::span(integers_.back()))});
+}
+
+void EightBitLayer::add_sums() {
+  const TensorView& weights = *tensor_named(tensors_, "weights");
+  const std::int64_t columns = weights.shape[1];
+  std::vector<std::int32_t>& sums = integers_.emplace_back(rows_);
+  for (std::int64_t row = 0; row < rows_; ++row)
+    for (const std::byte value : weights.data.subspan(row * columns, columns))
+      sums[row] += static_cast<std::int8_t>(value);
+  tensors_.push_back({"weight_sums", "I32", {rows_}, std::as_bytes(std::span(sums))});
 }
 
 /// Refuses a descriptor that would read the layer in another way.

@@ -88,8 +88,7 @@ PersistentByteArguments byte_parameters(const GemmDescriptor& descriptor, const 
                                         const Problem& problem, const WeightTensors& weights) {
   PersistentByteArguments result{};
   static_cast<PersistentGemmArguments&>(result) = common;
-  result.activation_scales = weights.activation_scales;
-  result.output_scale = weights.output_scale;
+  static_cast<ByteTensors&>(result) = weights.bytes;
   if (has_output_map(descriptor, problem)) return result;
   result.unmapped_output = problem.output;
   result.output_stride = descriptor.output_bytes * problem.output_stride;

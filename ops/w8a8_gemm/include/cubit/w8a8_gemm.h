@@ -1,11 +1,12 @@
 /* Multiplies 8-bit activations by 8-bit weights: the launch arguments of the operator w8a8_gemm.
  *
  *   sum[m, n] = sum over k of activations[m, k] * weights[n, k]
- *   value = (sum * activation scale) * weight scale
+ *   value = ((sum - zero point * weight sum[n]) * activation scale) * weight scale
  *   output = function(value + bias) + residual
  *
- * An output of 8 bits is round(output / output_scale), half to even and saturated. output=int32 is the sum itself. With
- * function=silu_gate the first n / 2 columns are gates and the last n / 2 columns are the up-projection:
+ * Without zero_points the zero points are 0. An output of 8 bits is round(output / output_scale), half to even and
+ * saturated. output=int32 is the sum itself. With function=silu_gate the first n / 2 columns are gates and the last
+ * n / 2 columns are the up-projection:
  * output[m, j] = silu(value[m, j] + bias[j]) * (value[m, n / 2 + j] + bias[n / 2 + j]) + residual[m, j]. */
 #ifndef CUBIT_W8A8_GEMM_H
 #define CUBIT_W8A8_GEMM_H
@@ -57,6 +58,9 @@ typedef struct cubit_w8a8_gemm_arguments {
   int32_t splits;            /* for tuning, with split-K of both kinds: blocks that share k, at most 256, in family
                      * sm90_persistent 2; 0: cubit decides */
   int32_t reserved;          /* 0 */
+  const int32_t* activation_zeros; /* zero_points: as activation_scales; else NULL */
+  const int32_t* weight_sums;      /* zero_points: [n], sum over k of weights[n, k], see <cubit/weight_sums.h>; else
+                                    * NULL */
 } cubit_w8a8_gemm_arguments;
 
 #ifdef __cplusplus

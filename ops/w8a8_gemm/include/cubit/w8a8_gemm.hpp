@@ -44,6 +44,7 @@ struct W8a8Gemm {
   Fp8Accumulation accumulate = Fp8Accumulation::fast;  ///< of element=fp8_e4m3; sums of int8 are exact
   TokenScale activation_scale = TokenScale::token;
   ChannelScale weight_scale = ChannelScale::channel;
+  bool zero_points = false;  ///< of activations of int8, as many as there are scales
   int tile_m = 0;    ///< rows of a tile: 8, 16, 32, 64, 128, 192 or 256; every value serves any m. 0 ("auto"): a set's
   int tile_n = 256;  ///< columns of a tile: no field, because no other number is served
   GemmFunction function = GemmFunction::none;
@@ -74,6 +75,7 @@ struct W8a8Gemm {
     if (promotes()) add("accumulate", "promoted");
     if (activation_scale != standard.activation_scale) add("activation_scale", "tensor");
     if (weight_scale != standard.weight_scale) add("weight_scale", "tensor");
+    if (zero_points) add("zero_points", "true");
     if (tile_m != standard.tile_m) add("tile_m", std::to_string(tile_m));
     if (function != standard.function) add("function", kFunctions[static_cast<int>(function)]);
     if (bias) add("bias", "true");
