@@ -13,7 +13,7 @@ std::string_view sum_type(const W8a8Gemm& descriptor) {
 
 gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes) {
   constexpr const char* kHeader = "byte_gemm/scaling.cuh";
-  if (descriptor.output == W8Output::int32) return {kHeader, "cubit::IntegerSums"};
+  if (descriptor.output == W8Output::int32) return {"gemm/scaling.cuh", "cubit::IntegerSums"};
   const bool has_tokens = descriptor.activation_scale == TokenScale::token;
   const bool has_channels = descriptor.weight_scale == ChannelScale::channel;
   if (promotes) return {kHeader, fmt::format("cubit::PromotedSums<{}, {}>", has_tokens, has_channels)};

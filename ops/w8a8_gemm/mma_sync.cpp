@@ -41,13 +41,12 @@ TileAccess loads_of_bytes(int tiles) {
 
 /// Outputs of 16 bits have the usual epilogue.
 std::optional<gemm::Role> epilogue_role(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
-  constexpr const char* kHeader = "byte_gemm/epilogue.cuh";
-  if (descriptor.output == W8Output::int32) return gemm::Role{kHeader, "cubit::IntegerOutput"};
+  if (descriptor.output == W8Output::int32) return gemm::Role{"gemm/epilogue.cuh", "cubit::IntegerOutput"};
   if (!descriptor.has_byte_output()) return std::nullopt;
-  return gemm::Role{
-      kHeader, fmt::format("cubit::ByteEpilogue<Element, {}, {}, {}, {}, {}>", gemm::function_type(descriptor.function),
-                           descriptor.is_gated(), descriptor.bias, descriptor.residual,
-                           byte_range_type(descriptor, architecture))};
+  return gemm::Role{"byte_gemm/epilogue.cuh",
+                    fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}, cubit::OneBias, cubit::ByteOutputs<{}>>",
+                                gemm::function_type(descriptor.function), descriptor.is_gated(), descriptor.bias,
+                                descriptor.residual, byte_range_type(descriptor, architecture))};
 }
 
 /// Nobody has timed these kernels. The times are those of w4a16_gemm for weights of 8 bits, whose stages have as many
@@ -80,7 +79,7 @@ gemm::mma_sync::Weights weights_of(const W8a8Gemm& descriptor, const codegen::Ar
   weights.accesses.activations = {loads_of_bytes(descriptor.tile_m / 8)};
   weights.role = {"byte_gemm/weights.cuh", "cubit::ByteRows<word_stage>"};
   weights.activations = {"byte_gemm/activations.cuh", "cubit::ByteActivations<activation_stage>"};
-  weights.product = {"byte_gemm/product.cuh", fmt::format("cubit::ByteMmaProduct<{}>", sum_type(descriptor))};
+  weights.product = {"gemm/mma_product.cuh", fmt::format("cubit::ByteMmaProduct<{}>", sum_type(descriptor))};
   weights.row_scaling = scaling_role(descriptor, promotes(descriptor, architecture));
   weights.epilogue = epilogue_role(descriptor, architecture);
   weights.times = times_of(descriptor.tile_m);

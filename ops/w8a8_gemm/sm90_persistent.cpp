@@ -47,7 +47,7 @@ TileAccess stores_of_outputs(const W8a8Gemm& descriptor) {
 
 gemm::Role output_role(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
   constexpr const char* kHeader = "byte_gemm/packed_outputs.cuh";
-  if (descriptor.output == W8Output::int32) return {kHeader, "cubit::PackedIntegers"};
+  if (descriptor.output == W8Output::int32) return {"gemm/staged_epilogue.cuh", "cubit::PackedIntegers"};
   if (descriptor.has_byte_output())
     return {kHeader, fmt::format("cubit::PackedBytes<{}>", byte_range_type(descriptor, architecture))};
   return gemm::sm90_persistent::Weights().output;
@@ -66,7 +66,7 @@ gemm::PersistentTimes times_of(double rows) {
 
 gemm::sm90_persistent::Weights persistent_weights(const W8a8Gemm& descriptor,
                                                   const codegen::Architecture& architecture) {
-  constexpr const char* kProducts = "byte_gemm/warpgroup_product.cuh";
+  constexpr const char* kProducts = "gemm/warpgroup_product.cuh";
   gemm::sm90_persistent::Weights weights;
   weights.stage_k = byte_lanes::kStageK;
   weights.words = gemm::box_layout(persistent_lanes::kBlockFeatures, byte_lanes::kStageK, byte_lanes::kStageK);

@@ -1,7 +1,8 @@
-// Argument of GEMM kernels whose operands are both bytes, shared by host and device.
+// Arguments of GEMM kernels whose operands are both bytes, shared by host and device.
 #pragma once
 
 #include "kernels/gemm/gemm_arguments.h"
+#include "kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit {
 
@@ -15,5 +16,8 @@ struct ByteTensors {
 
 /// GemmArguments::weights are bytes [n, k], and GemmArguments::scales are those of the weights: fp32 [n] or [1].
 struct ByteGemmArguments : GemmArguments, ByteTensors {};
+
+/// The same of the persistent kernel. PersistentGemmArguments::scales are those of the weights.
+struct PersistentByteArguments : PersistentGemmArguments, ByteTensors {};
 
 }  // namespace cubit

@@ -5,28 +5,11 @@
 #pragma once
 
 #include "byte_gemm/arguments.h"
-#include "byte_gemm/persistent_arguments.h"
 #include "byte_gemm/zero_points.cuh"
 #include "core/types.cuh"
 #include "gemm/scaling.cuh"
 
 namespace cubit {
-
-/// Sums that are the output. A sum passes through the epilogue's floats as its bits.
-struct IntegerSums : UnscaledSums {
-  using Sum = int;
-
-  struct Values {
-    template <class Arguments>
-    __device__ __forceinline__ Values(const Arguments&, int, int) {}
-    __device__ __forceinline__ float operator()(int sum, int) const { return __int_as_float(sum); }
-  };
-  template <int kBlocks>
-  struct Features : UnscaledSums::Features<kBlocks> {
-    using UnscaledSums::Features<kBlocks>::Features;
-    __device__ __forceinline__ float value(int sum, int, int, int) const { return __int_as_float(sum); }
-  };
-};
 
 /// value = (sum · scale of the activations) · scale of the weights, both products rounded to fp32. As the flags say, a
 /// scale is one number, or one number for each token and for each channel (column). `Zeros` are those of

@@ -4,14 +4,14 @@
 // Interface of a weight operand: see weight_format/w4_register_operand.cuh.
 #pragma once
 
+#include "byte_gemm/arguments.h"
 #include "byte_gemm/lanes.h"
-#include "byte_gemm/persistent_arguments.h"
 #include "weight_format/dense_operand.cuh"
 
 namespace cubit {
 
 /// kPromotes: the products of a stage are a unit of their own, whose accumulators the sums take at its end. See
-/// PromotedProduct in byte_gemm/warpgroup_product.cuh.
+/// PromotedProduct in gemm/warpgroup_product.cuh.
 template <bool kGated, bool kPromotes>
 struct SharedBytes : DenseOperand<kGated, byte_lanes::kStageK> {
   using Arguments = PersistentByteArguments;

@@ -1,4 +1,4 @@
-// Epilogue of a GEMM: turns fp32 accumulators into stored 16-bit output.
+// Epilogue of a GEMM: turns fp32 values into stored output, of 16 bits unless the output type says otherwise.
 //
 //   output = function(product + bias) + residual
 //   gated:  output = function(gate + gate bias) · (up + up bias) + residual
@@ -9,7 +9,9 @@
 // Interface of an epilogue: kGated, and store(args, row, column, values, up_values), which stores four neighbouring
 // columns of one row. `column` counts output columns and is a multiple of 4. If the epilogue is gated, `values` are
 // gate columns and `up_values` are the matching up-projection columns; otherwise `up_values` is unused. A column of the
-// bias, of the residual and of the output has 2 bytes, so the biases of up-projection columns begin at byte args.n.
+// bias and of the residual has 2 bytes, so the biases of up-projection columns begin at byte args.n.
+//
+// Interface of an output type: store(args, row, column, values) stores four neighbouring outputs of one row.
 #pragma once
 
 #include "core/copies.cuh"
@@ -45,7 +47,31 @@ struct FusedBias {
   }
 };
 
-template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual, class Bias = OneBias>
+/// Outputs of 16 bits.
+template <class Element>
+struct HalfOutputs {
+  static __device__ __forceinline__ void store(const GemmArguments& args, int row, int column,
+                                               const float (&values)[4]) {
+    char* const dst = static_cast<char*>(args.output) + row * args.output_stride + 2 * static_cast<int64>(column);
+    store_global<8>(dst, Pair<Element>::pack(values[0], values[1]), Pair<Element>::pack(values[2], values[3]));
+  }
+};
+
+/// Stores integer sums, whose bits are in the floats: see IntegerSums.
+struct IntegerOutput {
+  static constexpr bool kGated = false;
+
+  static __device__ __forceinline__ void store(const GemmArguments& args, int row, int column, const float (&values)[4],
+                                               const float (&)[4]) {
+    const uint32 words[4] = {__float_as_uint(values[0]), __float_as_uint(values[1]), __float_as_uint(values[2]),
+                             __float_as_uint(values[3])};
+    store_global(static_cast<char*>(args.output) + row * args.output_stride + 4 * static_cast<int64>(column), words);
+  }
+};
+
+/// `Element` is the type of bias and residual.
+template <class Element, class Function, bool kIsGated, bool kBias, bool kResidual, class Bias = OneBias,
+          class Output = HalfOutputs<Element>>
 struct GemmEpilogue {
   static constexpr bool kGated = kIsGated;
 
@@ -63,8 +89,7 @@ struct GemmEpilogue {
     }
     if constexpr (kResidual)
       add_residual(static_cast<const char*>(args.residual) + row * args.residual_stride + byte, result);
-    char* const dst = static_cast<char*>(args.output) + row * args.output_stride + byte;
-    store_global<8>(dst, Pair<Element>::pack(result[0], result[1]), Pair<Element>::pack(result[2], result[3]));
+    Output::store(args, row, column, result);
   }
 
  private:

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/mma.cuh"
+#include "core/mma_bytes.cuh"
 #include "core/types.cuh"
 
 namespace cubit {
@@ -21,6 +22,16 @@ struct Float32MmaProduct {
 
   static __device__ __forceinline__ void multiply(float (&sums)[4], const uint32 (&a)[4], uint32 b0, uint32 b1) {
     mma_m16n8k16<Element>(sums, a[0], a[1], a[2], a[3], b0, b1);
+  }
+};
+
+/// Products of bytes. Accumulator: int for signed bytes, float for e4m3.
+template <class Accumulator>
+struct ByteMmaProduct {
+  using Sum = Accumulator;
+
+  static __device__ __forceinline__ void multiply(Sum (&sums)[4], const uint32 (&a)[4], uint32 b0, uint32 b1) {
+    mma_m16n8k32(sums, a, b0, b1);
   }
 };
 

@@ -44,6 +44,22 @@ struct UnscaledSums {
   };
 };
 
+/// Integer sums that are the output. A sum passes through the epilogue's floats as its bits.
+struct IntegerSums : UnscaledSums {
+  using Sum = int;
+
+  struct Values {
+    template <class Arguments>
+    __device__ __forceinline__ Values(const Arguments&, int, int) {}
+    __device__ __forceinline__ float operator()(int sum, int) const { return __int_as_float(sum); }
+  };
+  template <int kBlocks>
+  struct Features : UnscaledSums::Features<kBlocks> {
+    using UnscaledSums::Features<kBlocks>::Features;
+    __device__ __forceinline__ float value(int sum, int, int, int) const { return __int_as_float(sum); }
+  };
+};
+
 /// One scale per column and quantisation group. kIsOneGroup: a single group spans all of k.
 template <bool kIsOneGroup>
 struct GroupScaling : UnscaledSums {

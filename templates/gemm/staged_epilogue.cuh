@@ -21,8 +21,8 @@
 //   kBytes                   of an output
 //   Type(args)               what all outputs need
 //   store(address, values)   stores neighbouring outputs to a staging tile
-//   kMayBeUnaligned, rows()  whether rows of the output may begin where no tensor map's rows do. rows() then returns
-//                            the output, or null if the tensor map serves; row_bytes() is the stride
+//   kMayBeUnaligned          whether rows of the output may begin where no tensor map's rows do. The kernel's argument
+//                            then has the output, unless the tensor map serves
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -48,6 +48,18 @@ struct PackedHalves {
     uint32 words[kRun / 2];
 #pragma unroll
     for (int i = 0; i < kRun / 2; ++i) words[i] = Pair<Element>::pack(values[2 * i], values[2 * i + 1]);
+    store_shared(address, words);
+  }
+};
+
+/// Integer sums, whose bits are in the floats: see IntegerSums.
+struct PackedIntegers {
+  static constexpr int kBytes = 4;
+  static constexpr bool kMayBeUnaligned = false;
+
+  __device__ __forceinline__ explicit PackedIntegers(const PersistentGemmArguments&) {}
+  __device__ __forceinline__ void store(uint32 address, const float (&values)[2]) const {
+    const uint32 words[2] = {__float_as_uint(values[0]), __float_as_uint(values[1])};
     store_shared(address, words);
   }
 };
@@ -113,7 +125,7 @@ class StagedEpilogue {
       }
       fence_async_proxy();
       sync_threads<128>(kWarpgroupBarriers + warp / 4);
-      store_tile(output, first, token + part * kTokens, buffer, starts_store);
+      store_tile(first, token + part * kTokens, buffer, starts_store);
       parity_ = !parity_;
     }
   }
@@ -145,11 +157,10 @@ class StagedEpilogue {
   }
 
   /// Stores a staging tile, whose first output is `first` of token `row`.
-  __device__ __forceinline__ void store_tile(const Output& output, int first, int row, uint32 buffer,
-                                             bool starts_store) const {
+  __device__ __forceinline__ void store_tile(int first, int row, uint32 buffer, bool starts_store) const {
     if constexpr (Output::kMayBeUnaligned) {
-      if (output.rows() != nullptr) {
-        copy_rows(output, first, row, buffer);
+      if (args_.unmapped_output != nullptr) {
+        copy_rows(first, row, buffer);
         return;
       }
     }
@@ -170,7 +181,7 @@ class StagedEpilogue {
 
   /// Copies a staging tile by ordinary stores of 8 bytes, where no tensor map has the output's rows. All threads of the
   /// warpgroup call the function.
-  __device__ __forceinline__ void copy_rows(const Output& output, int first, int row, uint32 buffer) const {
+  __device__ __forceinline__ void copy_rows(int first, int row, uint32 buffer) const {
     constexpr int kVectors = kRowBytes / 8;
     for (int i = thread_index() % 128; i < kTokens * kVectors; i += 128) {
       const int token = row + i / kVectors;
@@ -178,7 +189,8 @@ class StagedEpilogue {
       if (token >= args_.m || first + byte / Output::kBytes >= outputs_) continue;
       uint32 words[2];
       load_shared(words, buffer + kStagingAt(i / kVectors, byte));
-      store_global<8>(output.rows() + token * output.row_bytes() + first * Output::kBytes + byte, words[0], words[1]);
+      char* const dst = static_cast<char*>(args_.unmapped_output) + token * args_.output_stride;
+      store_global<8>(dst + first * Output::kBytes + byte, words[0], words[1]);
     }
   }
 

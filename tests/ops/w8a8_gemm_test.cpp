@@ -13,7 +13,6 @@
 #include "ops/w8a8_gemm/w8a8_gemm.hpp"
 #include "templates/byte_gemm/arguments.h"
 #include "templates/byte_gemm/lanes.h"
-#include "templates/byte_gemm/persistent_arguments.h"
 #include "tests/support/compiled.hpp"
 #include "tests/support/descriptor_texts.hpp"
 #include "tests/support/launches.hpp"

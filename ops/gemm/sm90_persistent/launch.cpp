@@ -8,7 +8,7 @@
 #include "ops/argument_checks.hpp"
 #include "ops/gemm/boxes.hpp"
 #include "ops/gemm/sm90_persistent/sm90_persistent.hpp"
-#include "templates/byte_gemm/persistent_arguments.h"
+#include "templates/byte_gemm/arguments.h"
 #include "templates/kernels/gemm/persistent_gemm_arguments.h"
 
 namespace cubit::ops::gemm::sm90_persistent {
@@ -70,6 +70,10 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
   result.bias = problem.bias;
   result.residual = problem.residual;
   result.residual_stride = 2 * problem.residual_stride;
+  if (!has_output_map(block.descriptor, problem)) {
+    result.unmapped_output = problem.output;
+    result.output_stride = block.descriptor.output_bytes * problem.output_stride;
+  }
   result.m = problem.m;
   result.n = problem.n;
   result.groups = groups_of(block.descriptor, problem.k);
@@ -84,14 +88,10 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
 }
 
 /// The parameters of kernels whose operands are both bytes.
-PersistentByteArguments byte_parameters(const GemmDescriptor& descriptor, const PersistentGemmArguments& common,
-                                        const Problem& problem, const WeightTensors& weights) {
+PersistentByteArguments byte_parameters(const PersistentGemmArguments& common, const WeightTensors& weights) {
   PersistentByteArguments result{};
   static_cast<PersistentGemmArguments&>(result) = common;
   static_cast<ByteTensors&>(result) = weights.bytes;
-  if (has_output_map(descriptor, problem)) return result;
-  result.unmapped_output = problem.output;
-  result.output_stride = descriptor.output_bytes * problem.output_stride;
   return result;
 }
 
@@ -125,7 +125,7 @@ Launch encode_launch(const Plan& plan, const ScheduledLaunch& scheduled, const W
   launch.shape = shape_of(block, scheduled.schedule, device);
   const Problem& problem = scheduled.problem;
   if (block.row_scaling) {
-    set_parameters(launch, byte_parameters(block.descriptor, parameters, problem, weights));
+    set_parameters(launch, byte_parameters(parameters, weights));
   } else {
     set_parameters(launch, parameters);
   }

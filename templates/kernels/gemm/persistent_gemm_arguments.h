@@ -10,8 +10,11 @@ struct PersistentGemmArguments {
   const void* bias;      // [n]; read only if the epilogue has a bias
   const void* residual;  // [m][outputs]; read only if the epilogue has a residual
   long long residual_stride;
-  int m;  // tokens
-  int n;  // columns of the weights
+  // The output, if its outputs are bytes and its rows are no multiple of 16 bytes, which a tensor map needs. Else null.
+  void* unmapped_output;
+  long long output_stride;  // of unmapped_output
+  int m;                    // tokens
+  int n;                    // columns of the weights
   int groups;
   int slabs;          // pipeline stages of all of k; the last one may be a tail
   int token_tiles;    // tiles along tokens
