@@ -17,7 +17,9 @@
 #include "check/made_up_data.hpp"
 #include "check/random.hpp"
 #include "check/w8a8_gemm/reference.hpp"
+#include "check/w8a8_gemm/tensor_checks.hpp"
 #include "ops/element/element.hpp"
+#include "ops/text.hpp"
 
 namespace cubit::check::w8a8_gemm {
 namespace {
@@ -48,6 +50,10 @@ std::string_view output_type(const W8a8Gemm& descriptor) {
   return kTypes[static_cast<int>(descriptor.output)];
 }
 
+std::string_view second_type(const W8a8Gemm& descriptor) {
+  return descriptor.second_output == SecondOutput::int8 ? "I8" : "F8_E4M3";
+}
+
 std::vector<std::string_view> input_names(const W8a8Gemm& descriptor) {
   const std::vector<FieldHelp> help = help_of(fields());
   const std::string text = descriptor.text();
@@ -56,30 +62,6 @@ std::vector<std::string_view> input_names(const W8a8Gemm& descriptor) {
     if (argument.kind == ArgumentKind::input && holds(argument.when, {help, text})) names.push_back(argument.name);
   }
   return names;
-}
-
-/// Refuses scales that no quantiser writes. A scale of the output has the range that kernels accept.
-void check_scales(const Tensor* scales, bool is_of_output) {
-  if (scales == nullptr) return;
-  for (std::int64_t i = 0; i < scales->elements(); ++i) {
-    const float scale = static_cast<const float*>(scales->data)[i];
-    const bool is_in_range = !is_of_output || (scale >= 0x1p-100F && scale <= 0x1p100F);
-    if (std::isfinite(scale) && scale > 0 && is_in_range) continue;
-    reject(fmt::format("{}[{}] = {}", scales->name, i, scale),
-           is_of_output ? "it must be from 2^-100 to 2^100" : "it must be positive and finite");
-  }
-}
-
-/// Refuses sums that are not those of the weights, whose products would be wrong without a trace.
-void check_sums(const Operands& operands) {
-  if (operands.weight_sums == nullptr) return;
-  const auto* const sums = static_cast<const std::int32_t*>(operands.weight_sums->data);
-  for (int row = 0; row < operands.n(); ++row) {
-    const std::int64_t sum = sum_of_weights(*operands.weights, row);
-    if (sums[row] != sum)
-      reject(fmt::format("weight_sums[{}] = {}", row, sums[row]),
-             fmt::format("row {} of weights has the sum {}", row, sum), "compute them with weight_sums");
-  }
 }
 
 class W8a8Problem final : public Problem {
@@ -98,10 +80,13 @@ class W8a8Problem final : public Problem {
                  .activation_zeros = inputs_.find("activation_zeros"),
                  .weight_sums = inputs_.find("weight_sums"),
                  .output_scale = inputs_.find("output_scale"),
+                 .second_scale = inputs_.find("second_scale"),
                  .bias = inputs_.find("bias"),
                  .residual = inputs_.find("residual")};
     check();
     outputs_.push_back(dense("output", output_type(descriptor_), {operands_.m(), columns()}, nullptr));
+    if (descriptor_.has_second_output())
+      outputs_.push_back(dense("second_output", second_type(descriptor_), {operands_.m(), columns()}, nullptr));
   }
 
   const std::vector<Tensor>& inputs() const override { return inputs_.list(); }
@@ -111,7 +96,9 @@ class W8a8Problem final : public Problem {
     for (const Tensor& input : inputs_.list()) bytes += input.bytes();
     return operands_.m() == 0 ? 0 : bytes;
   }
-  std::size_t bytes_written() const override { return outputs_[0].bytes(); }
+  std::size_t bytes_written() const override {
+    return outputs_[0].bytes() + (outputs_.size() > 1 ? outputs_[1].bytes() : 0);
+  }
   double operations() const override { return 2.0 * operands_.m() * operands_.n() * operands_.k(); }
   std::vector<std::byte> arguments(std::span<void* const> device_data) const override;
   Comparison compare(std::span<const void* const> got) const override;
@@ -157,20 +144,23 @@ void W8a8Problem::check() const {
   check_tensor(operands_.activation_zeros, "I32", {has_tokens ? m : 1}, has_tokens ? "[m]" : "[1]");
   check_tensor(operands_.weight_sums, "I32", {n}, "[n]");
   check_tensor(operands_.output_scale, "F32", {1}, "[1]");
+  check_tensor(operands_.second_scale, "F32", {1}, "[1]");
   const std::string_view addend = element_type(addend_type(descriptor_));
   check_tensor(operands_.bias, addend, {n}, "[n]");
   check_tensor(operands_.residual, addend, {m, columns()}, descriptor_.is_gated() ? "[m, n / 2]" : "[m, n]");
   check_scales(operands_.activation_scales, false);
   check_scales(operands_.weight_scales, false);
   check_scales(operands_.output_scale, true);
+  check_scales(operands_.second_scale, true);
   check_sums(operands_);
 }
 
 std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data) const {
   const std::size_t inputs = inputs_.list().size();
-  if (device_data.size() != inputs + 1)
+  if (device_data.size() != inputs + outputs_.size())
     reject(fmt::format("{} device addresses", device_data.size()),
-           fmt::format("this problem has {} inputs and 1 output", inputs));
+           fmt::format("this problem has {} inputs and {}", inputs,
+                       ops::counted(static_cast<int>(outputs_.size()), "output")));
   const auto address = [&](std::string_view name) { return inputs_.address<const void>(device_data, name); };
   cubit_w8a8_gemm_arguments arguments{};
   arguments.size = sizeof arguments;
@@ -184,6 +174,9 @@ std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data
   arguments.bias = address("bias");
   arguments.residual = address("residual");
   arguments.output = device_data[inputs];
+  arguments.second_scale = inputs_.address<const float>(device_data, "second_scale");
+  if (descriptor_.has_second_output()) arguments.second_output = device_data[inputs + 1];
+  arguments.second_stride = columns();
   arguments.activation_stride = operands_.k();
   arguments.residual_stride = arguments.output_stride = columns();
   arguments.m = operands_.m();
@@ -278,11 +271,15 @@ double W8a8Problem::tolerance() const {
 }
 
 Problem::Comparison W8a8Problem::compare(std::span<const void* const> got) const {
-  if (got.size() != 1) reject(fmt::format("{} outputs", got.size()), "w8a8_gemm has one");
+  if (got.size() != outputs_.size())
+    reject(fmt::format("{} outputs", got.size()), fmt::format("the descriptor has {}", outputs_.size()));
   const std::vector<SumRow> sums = sums_of_rows(descriptor_, operands_);
   std::vector<double> errors(operands_.m());
-  parallel_for(operands_.m(),
-               [&](std::int64_t row) { errors[row] = row_error(got[0], static_cast<int>(row), sums[row]); });
+  parallel_for(operands_.m(), [&](std::int64_t row) {
+    errors[row] = row_error(got[0], static_cast<int>(row), sums[row]);
+    // Second outputs are exact: each byte that differs is an error beyond the tolerance.
+    if (got.size() > 1) errors[row] += second_differences(descriptor_, operands_, row * columns(), columns(), got);
+  });
   if (errors.empty()) return {0, tolerance(), "none"};
   const auto worst = std::max_element(errors.begin(), errors.end());
   return {*worst, tolerance(), fmt::format("row {}", worst - errors.begin())};
@@ -428,6 +425,7 @@ std::unique_ptr<Problem> make_random_problem(std::string_view text, const Number
     maker.weight_sums();
   }
   if (descriptor.has_byte_output()) maker.scales("output_scale", 1, 0.03);
+  if (descriptor.has_second_output()) maker.scales("second_scale", 1, 0.03);
   if (descriptor.bias) maker.halves("bias", {sizes.gemm.n});
   if (descriptor.residual)
     maker.halves("residual", {sizes.gemm.m, output_columns(descriptor, static_cast<int>(sizes.gemm.n))});

@@ -29,6 +29,7 @@ struct Operands {
   const Tensor* activation_zeros = nullptr;
   const Tensor* weight_sums = nullptr;
   const Tensor* output_scale = nullptr;
+  const Tensor* second_scale = nullptr;
   const Tensor* bias = nullptr;
   const Tensor* residual = nullptr;
 

@@ -32,11 +32,16 @@ ArgumentTable make_table() {
           .with("zero_points=true"),
       input("output_scale", "F32", shape("[1]"), CUBIT_MEMBER(output_scale), "scale of the output")
           .with("output=int8|fp8_e4m3"),
+      input("second_scale", "F32", shape("[1]"), CUBIT_MEMBER(second_scale), "scale of the second output")
+          .with("second_output=int8|fp8_e4m3"),
       input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias), "added before the function").with("bias=true"),
       input("residual", "F16, BF16", output_shapes(), CUBIT_MEMBER(residual),
             "added to the result; may be an output of 16 bits")
           .with("residual=true"),
       output("output", "F16, BF16, I32, I8, F8_E4M3", output_shapes(), CUBIT_MEMBER(output), "the result"),
+      output("second_output", "I8, F8_E4M3", output_shapes(), CUBIT_MEMBER(second_output),
+             "the result as stored, quantised by one scale")
+          .with("second_output=int8|fp8_e4m3"),
       number("m", "int32", CUBIT_MEMBER(m), "rows of the activations"),
       number("n", "int32", CUBIT_MEMBER(n), "rows of the weights, a multiple of 8"),
       number("k", "int32", CUBIT_MEMBER(k), "values of a row, a multiple of 16"),

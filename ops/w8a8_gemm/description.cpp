@@ -40,13 +40,20 @@ void check_tensors(const W8a8Gemm& descriptor, const Arguments& arguments) {
   require_alignment("activation_zeros", arguments.activation_zeros, nullptr, 0, 1, 4, "align it");
   gemm::require_16_bytes("weight_sums", arguments.weight_sums);
   require_alignment("output_scale", arguments.output_scale, nullptr, 0, 1, 4, "align it");
+  if (!descriptor.has_second_output()) return;
+  gemm::require_16_bytes("second_output", arguments.second_output);
+  require_alignment("second_scale", arguments.second_scale, nullptr, 0, 1, 4, "align it");
+  gemm::require_stride("second_stride", arguments.second_stride, 1, 8);
+  WrittenDimension rows[] = {{"second_stride", -1, arguments.m, arguments.second_stride}};
+  require_apart(rows, output_columns(descriptor, arguments.n));
 }
 
 gemm::WeightTensors weight_tensors(const W8a8Gemm&, const gemm::BlockPlan& block, const Arguments& arguments) {
-  gemm::WeightTensors tensors{.words = arguments.weights,
-                              .scales = arguments.weight_scales,
-                              .bytes = {arguments.activation_scales, arguments.output_scale, arguments.activation_zeros,
-                                        arguments.weight_sums}};
+  gemm::WeightTensors tensors{
+      .words = arguments.weights,
+      .scales = arguments.weight_scales,
+      .bytes = {arguments.activation_scales, arguments.output_scale, arguments.activation_zeros, arguments.weight_sums,
+                arguments.second_scale, arguments.second_output, arguments.second_stride}};
   if (block.is_persistent)
     tensors.word_map = gemm::weight_rows_map(block.descriptor, arguments.weights, arguments.n, arguments.k, arguments.k,
                                              block.tiles.words);

@@ -31,6 +31,12 @@ std::vector<Field<W8a8Gemm>> make_fields() {
                                         {"int32", W8Output::int32},
                                         {"int8", W8Output::int8},
                                         {"fp8_e4m3", W8Output::fp8_e4m3}}),
+      word_field<Descriptor, SecondOutput>(
+          {"second_output", "none, int8, fp8_e4m3", "none",
+           "bytes that one given scale makes of each output of 16 bits, for the next "
+           "layer"},
+          &Descriptor::second_output,
+          {{"none", SecondOutput::none}, {"int8", SecondOutput::int8}, {"fp8_e4m3", SecondOutput::fp8_e4m3}}),
       word_field<Descriptor, Fp8Accumulation>(
           {"accumulate", "fast, promoted", "fast",
            "how products of e4m3 are added up: all in tensor cores, which keep about 13 bits below the largest addend, "
@@ -86,6 +92,10 @@ void check_fields(const W8a8Gemm& descriptor, std::string_view text) {
     refuse_w8a8(text, "the field zero_points does not apply to element=fp8_e4m3, whose activations have none",
                 "leave zero_points out, or ask for element=int8");
   if (descriptor.output == W8Output::int32) check_integer_output(descriptor, text);
+  const bool has_halves = descriptor.output == W8Output::fp16 || descriptor.output == W8Output::bf16;
+  if (!has_halves && (descriptor.has_second_output() || gives_field(text, "second_output")))
+    refuse_w8a8(text, "the field second_output applies to an output of 16 bits, which it quantises",
+                "leave second_output out, or ask for output=fp16 or output=bf16");
   const bool has_addend = descriptor.has_byte_output() && (descriptor.bias || descriptor.residual);
   if (!has_addend && (descriptor.addend != W8a8Gemm{}.addend || gives_field(text, "addend")))
     refuse_w8a8(text, "the field addend applies to bias and residual beside an output of 8 bits",

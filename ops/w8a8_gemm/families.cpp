@@ -24,6 +24,7 @@ gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes) {
 
 std::string byte_range_type(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.output == W8Output::int8) return "cubit::AllSignedBytes";
+  if (descriptor.second_output == SecondOutput::int8) return "cubit::CodeRange<cubit::Int8Code>";
   return fmt::format("cubit::CodeRange<cubit::Fp8Code<4, {}>>", architecture.fp8_conversion);
 }
 

@@ -39,14 +39,15 @@ TileAccess loads_of_bytes(int tiles) {
           }};
 }
 
-/// Outputs of 16 bits have the usual epilogue.
+/// Outputs of 16 bits alone have the usual epilogue.
 std::optional<gemm::Role> epilogue_role(const W8a8Gemm& descriptor, const codegen::Architecture& architecture) {
   if (descriptor.output == W8Output::int32) return gemm::Role{"gemm/epilogue.cuh", "cubit::IntegerOutput"};
-  if (!descriptor.has_byte_output()) return std::nullopt;
+  if (!descriptor.has_byte_output() && !descriptor.has_second_output()) return std::nullopt;
+  const char* const output = descriptor.has_byte_output() ? "ByteOutputs<" : "HalfAndByteOutputs<Element, ";
   return gemm::Role{"byte_gemm/epilogue.cuh",
-                    fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}, cubit::OneBias, cubit::ByteOutputs<{}>>",
+                    fmt::format("cubit::GemmEpilogue<Element, {}, {}, {}, {}, cubit::OneBias, cubit::{}{}>>",
                                 gemm::function_type(descriptor.function), descriptor.is_gated(), descriptor.bias,
-                                descriptor.residual, byte_range_type(descriptor, architecture))};
+                                descriptor.residual, output, byte_range_type(descriptor, architecture))};
 }
 
 /// Nobody has timed these kernels. The times are those of w4a16_gemm for weights of 8 bits, whose stages have as many

@@ -50,6 +50,9 @@ gemm::Role output_role(const W8a8Gemm& descriptor, const codegen::Architecture& 
   if (descriptor.output == W8Output::int32) return {"gemm/staged_epilogue.cuh", "cubit::PackedIntegers"};
   if (descriptor.has_byte_output())
     return {kHeader, fmt::format("cubit::PackedBytes<{}>", byte_range_type(descriptor, architecture))};
+  if (descriptor.has_second_output())
+    return {kHeader,
+            fmt::format("cubit::PackedHalvesAndBytes<Element, {}>", byte_range_type(descriptor, architecture))};
   return gemm::sm90_persistent::Weights().output;
 }
 

@@ -43,7 +43,7 @@ extern const gemm::Translation<W8a8Gemm, cubit_w8a8_gemm_arguments> kTranslation
 
 using GemmFamily = gemm::GemmFamily<W8a8Gemm>;
 
-/// Types in the templates of both families: of a sum, of the scaling role, and of the range of an 8-bit output.
+/// Types in the templates of all families: of a sum, of the scaling role, and of the range of 8-bit or second outputs.
 /// `promotes`: fp32 additions add up the sums of 128 values along k.
 std::string_view sum_type(const W8a8Gemm& descriptor);
 gemm::Role scaling_role(const W8a8Gemm& descriptor, bool promotes);

@@ -1,4 +1,4 @@
-// Output type of GEMMs whose outputs are bytes. Interface of an output type: see gemm/epilogue.cuh.
+// Output types of GEMMs that store bytes. Interface of an output type: see gemm/epilogue.cuh.
 #pragma once
 
 #include "byte_gemm/arguments.h"
@@ -16,6 +16,21 @@ struct ByteOutputs {
     const float scale = *static_cast<const float*>(static_cast<const ByteGemmArguments&>(args).output_scale);
     *reinterpret_cast<uint32*>(static_cast<char*>(args.output) + row * args.output_stride + column) =
         QuantisedBytes<Range>(scale)(values);
+  }
+};
+
+/// 16-bit outputs, and the bytes that one given scale makes of each output as it is stored.
+template <class Element, class Range>
+struct HalfAndByteOutputs {
+  static __device__ __forceinline__ void store(const GemmArguments& args, int row, int column,
+                                               const float (&values)[4]) {
+    HalfOutputs<Element>::store(args, row, column, values);
+    const auto& own = static_cast<const ByteGemmArguments&>(args);
+    float stored[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) stored[i] = Pair<Element>::low(Pair<Element>::pack(values[i], 0.f));
+    *reinterpret_cast<uint32*>(static_cast<char*>(own.second_output) + row * own.second_stride + column) =
+        QuantisedBytes<Range>(*own.second_scale)(stored);
   }
 };
 

@@ -1,10 +1,11 @@
-// Output type of the persistent GEMM with outputs of bytes. Interface of an output type: see gemm/staged_epilogue.cuh.
+// Output types of the persistent GEMM that stores bytes. Interface of an output type: see gemm/staged_epilogue.cuh.
 #pragma once
 
 #include "byte_gemm/arguments.h"
 #include "core/copies.cuh"
 #include "core/given_scale.cuh"
 #include "core/types.cuh"
+#include "gemm/staged_epilogue.cuh"
 
 namespace cubit {
 
@@ -14,6 +15,7 @@ class PackedBytes {
  public:
   static constexpr int kBytes = 1;
   static constexpr bool kMayBeUnaligned = true;
+  static constexpr bool kHasSecond = false;
 
   __device__ __forceinline__ explicit PackedBytes(const PersistentGemmArguments& args)
       : quantise_(*static_cast<const float*>(static_cast<const PersistentByteArguments&>(args).output_scale)) {}
@@ -23,6 +25,32 @@ class PackedBytes {
   }
 
  private:
+  QuantisedBytes<Range> quantise_;
+};
+
+/// 16-bit outputs, and the bytes that one given scale makes of each output as it is stored.
+template <class Element, class Range>
+class PackedHalvesAndBytes : public PackedHalves<Element> {
+ public:
+  static constexpr bool kHasSecond = true;
+
+  __device__ __forceinline__ explicit PackedHalvesAndBytes(const PersistentGemmArguments& args)
+      : PackedHalves<Element>(args),
+        args_(static_cast<const PersistentByteArguments&>(args)),
+        quantise_(*args_.second_scale) {}
+  __device__ __forceinline__ void store_second(int token, int output, const uint32 (&pairs)[4]) const {
+    uint32 words[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float four[4] = {Pair<Element>::low(pairs[2 * i]), Pair<Element>::high(pairs[2 * i]),
+                             Pair<Element>::low(pairs[2 * i + 1]), Pair<Element>::high(pairs[2 * i + 1])};
+      words[i] = quantise_(four);
+    }
+    store_global<8>(static_cast<char*>(args_.second_output) + token * args_.second_stride + output, words[0], words[1]);
+  }
+
+ private:
+  const PersistentByteArguments& args_;
   QuantisedBytes<Range> quantise_;
 };
 

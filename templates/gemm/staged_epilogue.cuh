@@ -23,6 +23,8 @@
 //   store(address, values)   stores neighbouring outputs to a staging tile
 //   kMayBeUnaligned          whether rows of the output may begin where no tensor map's rows do. The kernel's argument
 //                            then has the output, unless the tensor map serves
+//   kHasSecond               whether each output is stored in another form, too. store_second(token, output, pairs)
+//                            then stores that form of eight neighbouring outputs of 16 bits
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -41,6 +43,7 @@ template <class Element>
 struct PackedHalves {
   static constexpr int kBytes = 2;
   static constexpr bool kMayBeUnaligned = false;
+  static constexpr bool kHasSecond = false;
 
   __device__ __forceinline__ explicit PackedHalves(const PersistentGemmArguments&) {}
   template <int kRun>
@@ -56,6 +59,7 @@ struct PackedHalves {
 struct PackedIntegers {
   static constexpr int kBytes = 4;
   static constexpr bool kMayBeUnaligned = false;
+  static constexpr bool kHasSecond = false;
 
   __device__ __forceinline__ explicit PackedIntegers(const PersistentGemmArguments&) {}
   __device__ __forceinline__ void store(uint32 address, const float (&values)[2]) const {
@@ -126,6 +130,7 @@ class StagedEpilogue {
       fence_async_proxy();
       sync_threads<128>(kWarpgroupBarriers + warp / 4);
       store_tile(first, token + part * kTokens, buffer, starts_store);
+      if constexpr (Output::kHasSecond) store_seconds(output, first, token + part * kTokens, buffer);
       parity_ = !parity_;
     }
   }
@@ -176,6 +181,20 @@ class StagedEpilogue {
     for (int box = 0; box < kRowBytes / kBoxBytes; ++box) {
       const int output = first + box * kBoxOutputs;
       if (output < outputs_) store_box(map_, output, row, buffer + box * kTokens * kBoxBytes);
+    }
+  }
+
+  /// Stores the second form of the outputs of a staging tile. All threads of the warpgroup call the function. No thread
+  /// writes the tile again before all have passed a barrier.
+  __device__ __forceinline__ void store_seconds(const Output& output, int first, int row, uint32 buffer) const {
+    constexpr int kVectors = kRowBytes / 16;
+    for (int i = thread_index() % 128; i < kTokens * kVectors; i += 128) {
+      const int token = row + i / kVectors;
+      const int vector = i % kVectors;
+      if (token >= args_.m || first + 8 * vector >= outputs_) continue;
+      uint32 pairs[4];
+      load_shared(pairs, buffer + kStagingAt(i / kVectors, 16 * vector));
+      output.store_second(token, first + 8 * vector, pairs);
     }
   }
 

@@ -76,6 +76,8 @@ const std::vector<TableCase>& cases() {
       {"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3,function=silu_gate,residual=true", {{"m", 3}, {"n", 64}, {"k", 48}}},
       {"w8a8_gemm:output=bf16,zero_points=true", {{"m", 3}, {"n", 64}, {"k", 48}}},
       {"w8a8_gemm:zero_points=true,activation_scale=tensor", {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:second_output=int8,function=silu_gate", {{"m", 3}, {"n", 64}, {"k", 48}}},
+      {"w8a8_gemm:second_output=fp8_e4m3", {{"m", 3}, {"n", 64}, {"k", 48}}},
       {"weight_sums", {{"n", 5}, {"k", 48}}}};
   return list;
 }

@@ -66,21 +66,22 @@ TEST_P(ByteGemm, ComputesTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tiles, ByteGemm,
-    ::testing::Values(
-        ByteCase{"tile_m=16", 1, 8, 16, 1},
-        ByteCase{"tile_m=16,output=int8,bias=true", 17, 264, 272, 2},
-        ByteCase{"tile_m=32,output=int32", 33, 264, 400, 3},
-        ByteCase{"tile_m=32,output=fp8_e4m3,function=silu_gate,residual=true", 31, 272, 144, 2},
-        ByteCase{"tile_m=64,output=bf16,activation_scale=tensor", 130, 520, 272, 0},
-        ByteCase{"tile_m=128,output=int32", 131, 136, 272, 2},
-        ByteCase{"tile_m=128,function=silu_gate,bias=true,residual=true", 129, 272, 400, 3},
-        ByteCase{"tile_m=192,output=int8,weight_scale=tensor,residual=true", 193, 280, 272, 1},
-        ByteCase{"tile_m=128,zero_points=true,bias=true", 131, 264, 272, 2},
-        ByteCase{"tile_m=32,zero_points=true,output=int8,activation_scale=tensor", 33, 280, 144,
-                 1},
-        ByteCase{"tile_m=256", 257, 264, 400, 3}, ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
-        ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
-        ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
+    ::testing::Values(ByteCase{"tile_m=16", 1, 8, 16, 1}, ByteCase{"tile_m=16,output=int8,bias=true", 17, 264, 272, 2},
+                      ByteCase{"tile_m=32,output=int32", 33, 264, 400, 3},
+                      ByteCase{"tile_m=32,output=fp8_e4m3,function=silu_gate,residual=true", 31, 272, 144, 2},
+                      ByteCase{"tile_m=64,output=bf16,activation_scale=tensor", 130, 520, 272, 0},
+                      ByteCase{"tile_m=128,output=int32", 131, 136, 272, 2},
+                      ByteCase{"tile_m=128,function=silu_gate,bias=true,residual=true", 129, 272, 400, 3},
+                      ByteCase{"tile_m=192,output=int8,weight_scale=tensor,residual=true", 193, 280, 272, 1},
+                      ByteCase{"tile_m=128,zero_points=true,bias=true", 131, 264, 272, 2},
+                      ByteCase{"tile_m=32,zero_points=true,output=int8,activation_scale=tensor", 33, 280, 144, 1},
+                      ByteCase{"tile_m=128,second_output=int8,residual=true", 131, 264, 272, 1},
+                      ByteCase{"family=sm90_persistent,tile_m=32,second_output=fp8_e4m3,function=silu_gate", 33, 272,
+                               144, 2},
+                      ByteCase{"tile_m=256", 257, 264, 400, 3},
+                      ByteCase{"tile_m=256,output=int8,function=relu", 259, 272, 272, 2},
+                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=16,output=int8", 3, 24, 272, 1},
+                      ByteCase{"element=fp8_e4m3,accumulate=promoted,tile_m=128,bias=true", 129, 264, 400, 3}));
 
 /// mma.m8n8k16 of sm_75, and copies through registers, which later architectures take by name.
 INSTANTIATE_TEST_SUITE_P(
@@ -88,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(ByteCase{"tile_m=8,output=int32", 1, 8, 16, 1, kTuring},
                       ByteCase{"tile_m=16,function=silu_gate,bias=true,residual=true", 17, 272, 272, 2, kTuring},
                       ByteCase{"tile_m=64,output=int8,activation_scale=tensor", 67, 264, 400, 3, kTuring},
+                      ByteCase{"tile_m=16,second_output=fp8_e4m3,output=bf16", 17, 264, 272, 2, kTuring},
                       ByteCase{"tile_m=8,zero_points=true,output=int8,function=relu", 9, 264, 272, 2, kTuring},
                       ByteCase{"tile_m=32,family=sm75", 33, 264, 272, 2}));
 

@@ -47,7 +47,8 @@ bool is_free(const std::string& op, const std::string& name) {
 /// Fields of two or three values that may be added to nearly every descriptor, whatever it is. Among the others they
 /// would make millions of combinations.
 bool is_added(const std::string& name) {
-  for (const char* added : {"soft_cap", "alibi", "score", "window", "sinks", "atomic_splits", "layers", "zero_points"})
+  for (const char* added :
+       {"soft_cap", "alibi", "score", "window", "sinks", "atomic_splits", "layers", "zero_points", "second_output"})
     if (name == added) return true;
   return false;
 }

@@ -34,6 +34,8 @@ TEST(W8a8Descriptor, EveryValueHasOneTextThatParsesBackToIt) {
   all.push_back({.output = W8Output::int32, .tile_m = 64, .atomic_splits = true});
   all.push_back({.output = W8Output::int8, .residual = true, .addend = Element::bf16, .family = "sm80"});
   all.push_back({.function = GemmFunction::gelu_tanh, .bias = true});
+  all.push_back({.output = W8Output::bf16, .second_output = SecondOutput::int8});
+  all.push_back({.second_output = SecondOutput::fp8_e4m3, .tile_m = 128});
   all.push_back({.activation_scale = TokenScale::tensor, .zero_points = true, .tile_m = 16});
   all.push_back({.element = W8Element::fp8_e4m3, .accumulate = Fp8Accumulation::promoted, .tile_m = 128});
   all.push_back({.tile_m = 256, .family = "sm90_persistent"});
@@ -57,6 +59,10 @@ TEST(W8a8Descriptor, RefusesByName) {
       "w8a8_gemm:element=fp8_e4m3,zero_points=true",
       "the field zero_points does not apply to element=fp8_e4m3, whose activations have none; leave zero_points out, "
       "or ask for element=int8");
+  refused(
+      "w8a8_gemm:output=int8,second_output=int8",
+      "the field second_output applies to an output of 16 bits, which it quantises; leave second_output out, or ask "
+      "for output=fp16 or output=bf16");
   refused("w8a8_gemm:addend=bf16,bias=true",
           "the field addend applies to bias and residual beside an output of 8 bits; leave addend out, or ask for "
           "bias=true or residual=true and output=int8 or output=fp8_e4m3");
@@ -263,6 +269,22 @@ PersistentByteArguments persistent_parameters(const char* text, const cubit_w8a8
   return tests::parameters_of<PersistentByteArguments>(encode_on_h200(w8a8_gemm::parse(text), arguments));
 }
 
+TEST(W8a8Launch, PassesTheSecondOutput) {
+  auto arguments = some_arguments();
+  arguments.second_scale = address<float>(0x6000);
+  arguments.second_output = address(0x7000);
+  arguments.second_stride = 520;
+  const W8a8Gemm narrow{.second_output = SecondOutput::int8, .tile_m = 8};
+  const W8a8Gemm wide{.second_output = SecondOutput::int8, .tile_m = 128};
+  const auto expect_passed = [&](const ByteTensors& passed) {
+    EXPECT_EQ(passed.second_scale, arguments.second_scale);
+    EXPECT_EQ(passed.second_output, arguments.second_output);
+    EXPECT_EQ(passed.second_stride, 520);
+  };
+  expect_passed(tests::parameters_of<ByteGemmArguments>(encode_on_h200(narrow, arguments)));
+  expect_passed(tests::parameters_of<PersistentByteArguments>(encode_on_h200(wide, arguments)));
+}
+
 TEST(W8a8Launch, PassesZeroPointsAndSums) {
   auto arguments = some_arguments();
   arguments.activation_zeros = address<std::int32_t>(0x6000);
@@ -339,6 +361,17 @@ TEST(W8a8Launch, RefusesByName) {
       [](Given& a) { a.weight_sums = address<std::int32_t>(0x7000); }, "w8a8_gemm:tile_m=8",
       "weight_sums at 0x7000: the descriptor does not have zero_points=true; give NULL, or ask for zero_points=true in "
       "the descriptor");
+  constexpr const char* kSecond = "w8a8_gemm:tile_m=8,second_output=int8";
+  refused([](Given& a) { a.second_output = address(0x7000); }, kSecond, "second_scale = NULL: the tensor is needed");
+  refused([](Given& a) { a.second_scale = address<float>(0x7000); }, kSecond,
+          "second_output = NULL: the tensor is needed");
+  refused(
+      [](Given& a) {
+        a.second_scale = address<float>(0x6000);
+        a.second_output = address(0x7000);
+        a.second_stride = 516;
+      },
+      kSecond, "second_stride = 516: it must be a multiple of 8 elements from 0 to 2^30");
   refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
   refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=128",
           "activation_stride = 0: a tensor map reads the rows of activations, and its stride must be a multiple of 16 "
@@ -384,7 +417,8 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_80"});
   kernels.push_back({"w8a8_gemm:output=int32,tile_m=64,atomic_splits=true", "sm_75"});
   for (const char* const architecture : {"sm_75", "sm_80", "sm_120"})
-    kernels.push_back({"w8a8_gemm:zero_points=true,tile_m=64,function=silu_gate,bias=true", architecture});
+    for (const char* const fields : {"zero_points=true", "second_output=int8", "second_output=fp8_e4m3,output=bf16"})
+      kernels.push_back({fmt::format("w8a8_gemm:{},tile_m=64,function=silu_gate,bias=true", fields), architecture});
   for (const char* const tile : {"8", "64"})
     kernels.push_back(
         {std::string("w8a8_gemm:output=int8,function=silu_gate,bias=true,family=sm75,tile_m=") + tile, "sm_80"});
@@ -394,7 +428,8 @@ TEST(W8a8Kernels, CompileWithoutSpills) {
     kernels.push_back({"w8a8_gemm:output=int32" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:output=bf16" + text + all, "sm_90a"});
     kernels.push_back({"w8a8_gemm:output=int8" + text + ",function=gelu,bias=true,residual=true", "sm_90a"});
-    kernels.push_back({"w8a8_gemm:zero_points=true" + text + all, "sm_90a"});
+    kernels.push_back({"w8a8_gemm:zero_points=true,second_output=int8" + text + all, "sm_90a"});
+    kernels.push_back({"w8a8_gemm:second_output=fp8_e4m3,output=bf16" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:element=fp8_e4m3" + text, "sm_90a"});
     kernels.push_back({"w8a8_gemm:element=fp8_e4m3,output=fp8_e4m3" + text + all, "sm_90a"});
   }

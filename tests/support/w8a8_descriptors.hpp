@@ -12,7 +12,7 @@ namespace cubit::tests {
 
 constexpr int kW8a8TileRows[] = {8, 16, 32, 64, 128, 192, 256};
 constexpr const char* kW8a8Families[] = {"auto", "sm80", "sm75"};
-inline const std::vector<int> kW8a8Counts = {2, 2, 5, 7, 6, 2, 2, 2, 2, 2, 3, 2};
+inline const std::vector<int> kW8a8Counts = {2, 2, 5, 7, 6, 2, 2, 2, 2, 2, 3, 2, 3};
 
 inline W8a8Gemm w8a8_descriptor(const Combination& values) {
   W8a8Gemm descriptor;
@@ -28,6 +28,7 @@ inline W8a8Gemm w8a8_descriptor(const Combination& values) {
   descriptor.addend = static_cast<Element>(values[9]);
   descriptor.family = kW8a8Families[values[10]];
   descriptor.zero_points = values[11] != 0;
+  descriptor.second_output = static_cast<SecondOutput>(values[12]);
   return descriptor;
 }
 
@@ -40,6 +41,8 @@ inline bool is_legal_w8a8(const Combination& values) {
   if (descriptor.addend != standard.addend && !has_addend) return false;
   if (descriptor.family == "sm80" && descriptor.tile_m > 64) return false;
   if (descriptor.family == "sm75" && (descriptor.element != W8Element::int8 || descriptor.tile_m > 64)) return false;
+  const bool has_halves = descriptor.output == W8Output::fp16 || descriptor.output == W8Output::bf16;
+  if (descriptor.has_second_output() && !has_halves) return false;
   if (descriptor.zero_points && descriptor.element != W8Element::int8) return false;
   if (descriptor.output != W8Output::int32) return true;
   return descriptor.element == W8Element::int8 && descriptor.function == GemmFunction::none && !descriptor.bias &&

@@ -5,8 +5,10 @@
  *   output = function(value + bias) + residual
  *
  * Without zero_points the zero points are 0. An output of 8 bits is round(output / output_scale), half to even and
- * saturated. output=int32 is the sum itself. With function=silu_gate the first n / 2 columns are gates and the last
- * n / 2 columns are the up-projection:
+ * saturated. A second output is round(output / second_scale) of the output as it is stored, from -127 to 127 or from
+ * -448 to 448, as quantize with scale=tensor makes it. output=int32 is the sum itself.
+ *
+ * With function=silu_gate the first n / 2 columns are gates and the last n / 2 columns are the up-projection:
  * output[m, j] = silu(value[m, j] + bias[j]) * (value[m, n / 2 + j] + bias[n / 2 + j]) + residual[m, j]. */
 #ifndef CUBIT_W8A8_GEMM_H
 #define CUBIT_W8A8_GEMM_H
@@ -61,6 +63,10 @@ typedef struct cubit_w8a8_gemm_arguments {
   const int32_t* activation_zeros; /* zero_points: as activation_scales; else NULL */
   const int32_t* weight_sums;      /* zero_points: [n], sum over k of weights[n, k], see <cubit/weight_sums.h>; else
                                     * NULL */
+  const float* second_scale;       /* [1] for a second output, from 2^-100 to 2^100: another gives 0, or for e4m3 NaN.
+                                    * Else NULL */
+  void* second_output;             /* as output, of bytes; NULL without second output */
+  int64_t second_stride;           /* at least the columns of the output unless m is 1, a multiple of 8 */
 } cubit_w8a8_gemm_arguments;
 
 #ifdef __cplusplus

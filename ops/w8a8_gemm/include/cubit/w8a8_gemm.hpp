@@ -25,6 +25,9 @@ enum class W8Output {
   fp8_e4m3,
 };
 
+/// Bytes that are stored beside an output of 16 bits.
+enum class SecondOutput { none, int8, fp8_e4m3 };
+
 /// How tensor cores add up products of e4m3, of which they keep about 13 bits below the largest addend.
 enum class Fp8Accumulation {
   fast,      ///< all of k in the tensor cores' accumulators
@@ -41,6 +44,7 @@ enum class ChannelScale { channel, tensor };
 struct W8a8Gemm {
   W8Element element = W8Element::int8;
   W8Output output = W8Output::fp16;
+  SecondOutput second_output = SecondOutput::none;     ///< of an output of 16 bits, quantised by one given scale
   Fp8Accumulation accumulate = Fp8Accumulation::fast;  ///< of element=fp8_e4m3; sums of int8 are exact
   TokenScale activation_scale = TokenScale::token;
   ChannelScale weight_scale = ChannelScale::channel;
@@ -59,6 +63,7 @@ struct W8a8Gemm {
   bool is_set() const { return tile_m == 0; }
   bool is_gated() const { return function == GemmFunction::silu_gate; }
   bool promotes() const { return accumulate == Fp8Accumulation::promoted; }
+  bool has_second_output() const { return second_output != SecondOutput::none; }
   bool has_byte_output() const { return output == W8Output::int8 || output == W8Output::fp8_e4m3; }
 
   /// The canonical text, which Engine::get takes.
@@ -72,6 +77,7 @@ struct W8a8Gemm {
     const W8a8Gemm standard;
     if (element != standard.element) add("element", "fp8_e4m3");
     if (output != standard.output) add("output", kOutputs[static_cast<int>(output)]);
+    if (has_second_output()) add("second_output", second_output == SecondOutput::int8 ? "int8" : "fp8_e4m3");
     if (promotes()) add("accumulate", "promoted");
     if (activation_scale != standard.activation_scale) add("activation_scale", "tensor");
     if (weight_scale != standard.weight_scale) add("weight_scale", "tensor");
