@@ -55,6 +55,12 @@ Result Program::run_in_shell(const std::string& command, const std::vector<std::
   return start("/bin/sh", std::move(words), {});
 }
 
+Result Program::run_after(const std::function<void()>& before, const std::vector<std::string>& arguments) const {
+  std::vector<std::string> words = {"cubit"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return start(CUBIT_PROGRAM, std::move(words), {}, before);
+}
+
 bool Program::has_compiler() const {
   const Result result = run({"explain", "stream_read", "--arch", "sm_80", "--json", "--cache-dir", ""});
   const bool has_one = result.exit_code == 0 && !result.json().contains("resources_unavailable");
@@ -62,7 +68,8 @@ bool Program::has_compiler() const {
   return has_one;
 }
 
-Result Program::start(const char* file, std::vector<std::string> words, const std::string& input) const {
+Result Program::start(const char* file, std::vector<std::string> words, const std::string& input,
+                      const std::function<void()>& before) const {
   const std::string in = folder_.write("in", input);
   const std::string out = folder_.path("out");
   const std::string err = folder_.path("err");
@@ -76,6 +83,7 @@ Result Program::start(const char* file, std::vector<std::string> words, const st
     redirect(err, O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
     ::setenv("CUBIT_CACHE_DIR", cache_dir.c_str(), 1);
     ::unsetenv("CUBIT_COMPILE");
+    before();
     become(file, argv);
   }
   Result result = wait_for(child);

@@ -1,6 +1,7 @@
 // Runs the real cubit program as a subprocess.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,13 +26,17 @@ class Program {
   Result run(const std::vector<std::string>& arguments, const std::string& input = {}) const;
   /// Runs a shell `command` with redirections and variables; "$0" is the program and "$@" are the arguments.
   Result run_in_shell(const std::string& command, const std::vector<std::string>& arguments) const;
+  /// Runs in a process that first calls `before`, which may change the variables, the user or the root folder.
+  Result run_after(const std::function<void()>& before, const std::vector<std::string>& arguments) const;
   /// False if there is no NVRTC.
   bool has_compiler() const;
   const TemporaryFolder& folder() const { return folder_; }
   std::string cache() const { return folder_.path("cache"); }
 
  private:
-  Result start(const char* file, std::vector<std::string> words, const std::string& input) const;
+  Result start(
+      const char* file, std::vector<std::string> words, const std::string& input,
+      const std::function<void()>& before = [] {}) const;
 
   TemporaryFolder folder_;
 };
