@@ -66,10 +66,15 @@ Json explanation_json(const std::string& descriptor, const runtime::MissExplanat
                {"compiler", explanation.nearest->compiler.text()},
                {"differences", explanation.differences}};
   }
+  Json unused = Json::array();
+  for (const runtime::UnusedStore& store : explanation.unused) {
+    unused.push_back({{"store", store.name}, {"reason", store.reason}});
+  }
   return {{"descriptor", descriptor},
           {"request_key", explanation.key.hex()},
           {"cached_in", explanation.cached_in},
-          {"nearest", std::move(nearest)}};
+          {"nearest", std::move(nearest)},
+          {"unused", std::move(unused)}};
 }
 
 }  // namespace

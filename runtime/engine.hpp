@@ -38,6 +38,12 @@ struct Counters {
   std::uint64_t damaged_entries = 0;  ///< damaged disk entries that were deleted
 };
 
+/// A store that an engine was given and does not use.
+struct UnusedStore {
+  std::string name;
+  std::string reason;  ///< a sentence
+};
+
 /// What Engine::explain_miss() found.
 struct MissExplanation {
   RequestKey key;
@@ -45,6 +51,7 @@ struct MissExplanation {
   std::optional<Artifact> nearest;       ///< the nearest entry of the same architecture, without its code
   std::string nearest_in;                ///< the store of `nearest`
   std::vector<std::string> differences;  ///< sentences about `nearest`
+  std::vector<UnusedStore> unused;       ///< stores that the engine does not ask
 };
 
 /// A thread-safe engine. The engine holds no process-wide lock while it compiles, reads or writes files. One exception:
@@ -75,8 +82,9 @@ class Engine {
   /// `exact` the call loads NVRTC and throws what compiler() throws.
   bool is_cached(const codegen::KernelSource& source);
 
-  /// Finds the stored entry that shares the most inputs with a request, and says what differs. Slow, because the call
-  /// reads all entries of all stores.
+  /// Says which store would answer the request, by asking the stores as get() does. On a miss the call finds the stored
+  /// entry that shares the most inputs with the request, says what differs, and names the stores that the engine does
+  /// not use. Slow, because the call reads all entries of all stores.
   MissExplanation explain_miss(const codegen::KernelSource& source);
 
   Counters counters() const;
@@ -113,6 +121,7 @@ class Engine {
   using Flight = std::shared_future<Landing>;
 
   void open_read_only_stores(const LogSink& keep);
+  std::vector<UnusedStore> unused_stores() const;
   std::optional<Flight> find(const Slot& slot) const;
   std::shared_ptr<Kernel> join(const Flight& flight);
   bool may_compile() const {

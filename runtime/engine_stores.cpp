@@ -70,12 +70,14 @@ std::vector<std::string> differences_of(const Artifact& entry, const StoreReques
   return {"the entry has the right key and compiler, but it is not used; the log says why"};
 }
 
+constexpr const char* kOnlySigned = "cache folders are not used, because this engine loads only signed bundles";
+
 }  // namespace
 
 void Engine::open_read_only_stores(const LogSink& keep) {
   const Trust trust = Trust::parse(settings_.cache_trust);
   if (loads_only_signed()) {
-    keep(LogLevel::info, "cache folders are not used, because this engine loads only signed bundles");
+    keep(LogLevel::info, kOnlySigned);
   } else {
     for (const std::string& folder : settings_.system_caches) {
       read_only_stores_.push_back(
@@ -97,6 +99,19 @@ std::vector<StoreReport> Engine::store_reports() const {
   return reports;
 }
 
+std::vector<UnusedStore> Engine::unused_stores() const {
+  std::vector<UnusedStore> unused;
+  if (loads_only_signed()) {
+    if (!settings_.cache_dir.empty()) unused.push_back({settings_.cache_dir, kOnlySigned});
+    for (const std::string& folder : settings_.system_caches) unused.push_back({folder, kOnlySigned});
+  }
+  for (StoreReport& report : store_reports()) {
+    if (report.readable || report.trouble.empty()) continue;
+    unused.push_back({std::move(report.name), std::move(report.trouble)});
+  }
+  return unused;
+}
+
 MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
   const LogQueue::Emission emission(lines_);
   MissExplanation explanation;
@@ -107,7 +122,8 @@ MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
   for (const auto& store : read_only_stores_) stores.push_back(store.get());
   std::size_t most = 0;
   for (const Store* store : stores) {
-    if (store->holds(request)) {
+    // find() also verifies the entry, and logs why a damaged entry or one of a stranger does not answer.
+    if (store->find(request)) {
       explanation.cached_in = store->report().name;
       explanation.nearest.reset();
       return explanation;
@@ -122,6 +138,7 @@ MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
       explanation.nearest_in = store->report().name;
     });
   }
+  explanation.unused = unused_stores();
   if (explanation.nearest) explanation.differences = differences_of(*explanation.nearest, request, wanted);
   return explanation;
 }

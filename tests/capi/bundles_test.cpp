@@ -79,6 +79,12 @@ TEST_F(CapiBundles, PublicKeysRefuseWhatIsNotSigned) {
   options.public_keys = key.c_str();
   EXPECT_FALSE(cubit::Engine(options).is_cached("merge", "sm_80"));
   EXPECT_FALSE(cubit::Engine(options).is_cached("kv_append", "sm_80"));
+  const json miss = json::parse(cubit::Engine(options).explain_miss("merge", "sm_80"))[0];
+  EXPECT_EQ(miss["cached_in"], "");
+  ASSERT_EQ(miss["unused"].size(), 2U);
+  EXPECT_EQ(miss["unused"][0]["store"], folder_.path());
+  EXPECT_EQ(miss["unused"][1]["store"], file);
+  EXPECT_THAT(miss["unused"][1]["reason"].get<std::string>(), HasSubstr("it is not signed"));
   options.compile = CUBIT_COMPILE_ALLOW;
   options.nvrtc_path = cubit::fake::kNoCompiler;
   const auto code_of_get = [&] {

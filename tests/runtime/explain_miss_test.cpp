@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
 #include "runtime/engine.hpp"
 #include "tests/runtime/support.hpp"
@@ -95,6 +96,77 @@ TEST_F(ExplainMissTest, BundlesRecordInputsToo) {
   const MissExplanation miss = Engine(with_bundle, {}, compiler_).explain_miss(source_);
   EXPECT_EQ(miss.nearest_in, "linked");
   EXPECT_THAT(miss.differences, ElementsAre("the text of template small.cuh differs"));
+}
+
+/// What the engine answers without a compiler: whether explain_miss() names a store, and whether get() succeeds.
+std::pair<bool, bool> answers(Settings settings, const codegen::KernelSource& source) {
+  settings.compile_policy = CompilePolicy::never;
+  const bool is_explained = !Engine(settings, {}).explain_miss(source).cached_in.empty();
+  try {
+    Engine(settings, {}).get(source);
+    return {is_explained, true};
+  } catch (const Failure&) {
+    return {is_explained, false};
+  }
+}
+
+constexpr std::pair kServed{true, true};
+constexpr std::pair kMissed{false, false};
+
+TEST_F(ExplainMissTest, WithPublicKeysItAnswersForTheBundlesThatTheySigned) {
+  store(source_);
+  BundleWriter writer;
+  writer.add(pack(test::small_artifact(source_), "0.1.0"));
+  std::string bytes = writer.bytes();
+  Settings keyed = settings();
+  keyed.system_caches = {(folder_.path() / "system").string()};
+  keyed.bundle_memory = {{"linked", std::as_bytes(std::span(bytes))}};
+  EXPECT_EQ(answers(keyed, source_), kServed) << "without keys the folder answers";
+  const KeyPair keys = make_keys();
+  keyed.public_keys = keys.signer.hex();
+  EXPECT_EQ(answers(keyed, source_), kMissed) << "the bundle is not signed";
+  const MissExplanation miss = Engine(keyed, {}).explain_miss(source_);
+  EXPECT_FALSE(miss.nearest) << "an entry that the engine cannot use is not near";
+  ASSERT_EQ(miss.unused.size(), 3u);
+  EXPECT_EQ(miss.unused[0].name, keyed.cache_dir);
+  EXPECT_THAT(miss.unused[0].reason, HasSubstr("loads only signed bundles"));
+  EXPECT_EQ(miss.unused[1].name, keyed.system_caches[0]);
+  EXPECT_EQ(miss.unused[2].name, "linked");
+  EXPECT_THAT(miss.unused[2].reason, HasSubstr("it is not signed"));
+  BundleHeader header = Bundle::of_memory("test", std::as_bytes(std::span(bytes))).header();
+  header.signature = sign_root(root_of(bytes), keys.secret);
+  bytes.replace(0, kBundlePageBytes, header_page(header));
+  EXPECT_EQ(answers(keyed, source_), kServed);
+  EXPECT_EQ(Engine(keyed, {}).explain_miss(source_).cached_in, "linked");
+  keyed.public_keys = make_keys().signer.hex();
+  EXPECT_EQ(answers(keyed, source_), kMissed) << "another key signed the bundle";
+  EXPECT_THAT(Engine(keyed, {}).explain_miss(source_).unused.back().reason, HasSubstr("none of the given keys"));
+}
+
+TEST_F(ExplainMissTest, AnEntryThatGetRefusesIsNotCalledCached) {
+  store(source_);
+  const std::filesystem::path entry = test::files_ending(settings().cache_dir, ".cubit").at(0);
+  EXPECT_EQ(answers(settings(), source_), kServed);
+  std::filesystem::permissions(entry, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  EXPECT_EQ(answers(settings(), source_), kMissed) << "others can write the entry";
+  test::Lines lines;
+  Engine(settings(), lines.sink()).explain_miss(source_);
+  EXPECT_THAT(lines.all(), ElementsAre(HasSubstr("every user can write it")));
+  std::filesystem::permissions(entry, std::filesystem::perms::others_write, std::filesystem::perm_options::remove);
+  std::string bytes = test::read_whole(entry);
+  bytes.back() ^= 1;
+  test::write_whole(entry, bytes);
+  EXPECT_EQ(answers(settings(), source_), kMissed) << "the entry is damaged";
+}
+
+TEST_F(ExplainMissTest, AFolderThatOthersCanWriteIsListedAsUnused) {
+  store(source_);
+  std::filesystem::permissions(settings().cache_dir, std::filesystem::perms::all);
+  EXPECT_EQ(answers(settings(), source_), kMissed);
+  const MissExplanation miss = explanation_of(source_);
+  ASSERT_EQ(miss.unused.size(), 1u);
+  EXPECT_EQ(miss.unused[0].name, settings().cache_dir);
+  EXPECT_THAT(miss.unused[0].reason, HasSubstr("every user can write it"));
 }
 
 TEST_F(ExplainMissTest, DigestsSurviveTheirText) {

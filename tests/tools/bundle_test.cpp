@@ -347,6 +347,21 @@ TEST_F(BundleCommand, AnEngineWithThePublicKeyLoadsTheSignedBundleAlone) {
   EXPECT_EQ(served.exit_code, 0) << served.err;
 }
 
+TEST_F(BundleCommand, AMissIsExplainedForThePublicKeysOfTheEnvironment) {
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  const std::string command =
+      "CUBIT_PUBLIC_KEYS=$(cat " + file("release.public") + ") CUBIT_BUNDLES=" + whole + " \"$0\" \"$@\"";
+  const Words words = {"explain-miss", "merge", "--arch", "sm_80"};
+  const Result refused = program.run_in_shell(command, words);
+  EXPECT_EQ(refused.exit_code, 1) << "the cache folder holds the kernel, and an engine with a key does not use it";
+  EXPECT_THAT(refused.out, testing::AllOf(HasSubstr("merge: in no store"), HasSubstr(program.cache() + " is not used"),
+                                          HasSubstr(whole + " is not used"), HasSubstr("it is not signed")));
+  expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  const Result served = program.run_in_shell(command, words);
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+  EXPECT_THAT(served.out, HasSubstr("cached in " + whole));
+}
+
 TEST_F(BundleCommand, AMissIsExplainedByTheNearestEntry) {
   expect_good({"explain-miss", "merge", "--arch", "sm_80"});
   const Result missed = program.run({"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});

@@ -15,6 +15,8 @@ constexpr const char* kMissExamples = R"(
 Examples:
   cubit explain-miss gqa_decode:heads_per_kv=8 --arch sm_90a
   cubit explain-miss gqa_decode:heads_per_kv=8 --arch cpu:sm_90a --cache-dir ship/ --json
+  CUBIT_BUNDLES=ship.cubit CUBIT_PUBLIC_KEYS=$(cat release.public) cubit explain-miss merge --arch sm_90a
+      the answer of a process that has these bundles and keys
 
 Exit code: 0 if a store holds every kernel of the descriptor, 1 if one is not, 2 for bad input.)";
 
@@ -28,26 +30,29 @@ using Json = nlohmann::ordered_json;
 
 bool is_cached(const Json& kernel) { return !kernel.at("cached_in").get<std::string>().empty(); }
 
+std::string text_of(const Json& json, const char* name) { return printable(json.at(name).get<std::string>()); }
+
 void print_kernel(const Json& kernel) {
-  fmt::print("{}: ", printable(kernel.at("descriptor").get<std::string>()));
+  fmt::print("{}: ", text_of(kernel, "descriptor"));
   if (is_cached(kernel)) {
-    fmt::print("cached in {}\n", printable(kernel.at("cached_in").get<std::string>()));
+    fmt::print("cached in {}\n", text_of(kernel, "cached_in"));
     return;
   }
   const Json& nearest = kernel.at("nearest");
   if (nearest.is_null()) {
     fmt::print("in no store, and no store has an entry for this architecture\n");
-    return;
+  } else {
+    fmt::print("in no store; the nearest entry is {} of NVRTC {} in {}\n", text_of(nearest, "descriptor"),
+               text_of(nearest, "compiler"), text_of(nearest, "store"));
+    for (const Json& difference : nearest.at("differences"))
+      fmt::print("  {}\n", printable(difference.get<std::string>()));
   }
-  fmt::print("in no store; the nearest entry is {} of NVRTC {} in {}\n",
-             printable(nearest.at("descriptor").get<std::string>()),
-             printable(nearest.at("compiler").get<std::string>()), printable(nearest.at("store").get<std::string>()));
-  for (const Json& difference : nearest.at("differences"))
-    fmt::print("  {}\n", printable(difference.get<std::string>()));
+  for (const Json& store : kernel.at("unused"))
+    fmt::print("  {} is not used: {}\n", text_of(store, "store"), text_of(store, "reason"));
 }
 
 int explain_misses(const MissOptions& options, Context& context) {
-  const Engine engine = context.cache_reader(context.console.log(context.verbose));
+  const Engine engine = context.server(context.console.log(context.verbose));
   const Json kernels = Json::parse(engine.explain_miss(context.resolved(options.descriptor), options.architecture));
   bool all = true;
   for (const Json& kernel : kernels) {

@@ -73,6 +73,8 @@ Engine Context::cache_at(const std::string& folder) {
 
 Engine Context::cache_reader(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log), ""); }
 
+Engine Context::server(LogFunction log) const { return engine(CUBIT_COMPILE_NEVER, std::move(log)); }
+
 void Context::require_cache_folder() const {
   const auto folder = named_cache_dir();
   if (folder && !folder->empty()) require_no_file(*folder);

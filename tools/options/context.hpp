@@ -39,6 +39,8 @@ struct Context {
   /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache,
   /// also if CUBIT_PUBLIC_KEYS is set, because the engine executes none of them.
   Engine cache_reader(LogFunction log = {}) const;
+  /// An engine that never compiles, with the stores and the public keys of the environment: what a serving process has.
+  Engine server(LogFunction log) const;
   /// An engine that never compiles, with the cache folder `folder`.
   Engine cache_at(const std::string& folder);
   /// The cache folder that --cache-dir names, else CUBIT_CACHE_DIR. "" means that no cache is wanted.
