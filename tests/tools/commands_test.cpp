@@ -307,6 +307,22 @@ TEST(Cache, VerifyFindsDamageOnceAndExitsWithOne) {
   EXPECT_EQ(program.run({"cache", "verify"}).exit_code, 0);
 }
 
+TEST(Cache, TheDoctorFindsADamagedEntry) {
+  const Program program;
+  SKIP_WITHOUT_COMPILER(program);
+  ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80"}).exit_code, 0);
+  const Result healthy = program.run({"cache", "doctor"});
+  EXPECT_EQ(healthy.exit_code, 0) << healthy.out;
+  EXPECT_THAT(healthy.out, HasSubstr("entries: good"));
+  const std::string path = entry_file(program);
+  std::string bytes = test::read_file(path);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Result ill = program.run({"cache", "doctor"});
+  EXPECT_EQ(ill.exit_code, 1);
+  EXPECT_THAT(ill.out, HasSubstr("1 entry is not usable"));
+}
+
 TEST(Cache, WhatCannotBeDeletedIsNotCalledDeleted) {
   const Program program;
   const std::filesystem::path in_the_way =

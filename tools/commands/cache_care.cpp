@@ -107,8 +107,8 @@ std::vector<Finding> findings_about(const Engine& engine) {
   const Json stats = Json::parse(engine.cache_stats());
   if (!stats.at("readable").get<bool>()) return findings;
   std::uint64_t bad = 0;
-  for (const Json& entry : Json::parse(engine.cache_list()).at("entries"))
-    bad += !entry.at("damage").get<std::string>().empty();
+  const Json list = Json::parse(engine.cache_list());
+  for (const Json& entry : list.at("entries")) bad += !entry.at("damage").get<std::string>().empty();
   findings.push_back({"entries", bad == 0 ? ""
                                           : counted(bad, "entry is not usable", "entries are not usable") +
                                                 "; see cubit cache list, and cubit cache verify"});
