@@ -211,8 +211,10 @@ TEST_F(OnTheCpu, ExplainMeasuresEveryProofOfFamilySm90) {
   for (const char* text : {"gqa_decode", "gqa_decode:cache=paged", "gqa_decode:kv=int4_rows,family=sm90"}) {
     const Result result = program_.run({"explain", text, "--arch", "sm_90a", "--measure", "--json"});
     EXPECT_EQ(result.exit_code, 0) << text << ": " << result.err;
-    EXPECT_EQ(result.json().at("family"), "sm90_gqa_decode");
-    for (const auto& row : result.json().at("measured")) EXPECT_EQ(row.at("agrees"), true) << text << ": " << row;
+    const auto json = result.json();
+    EXPECT_EQ(json.at("family"), "sm90_gqa_decode");
+    EXPECT_FALSE(json.at("measured").empty()) << text;
+    for (const auto& row : json.at("measured")) EXPECT_EQ(row.at("agrees"), true) << text << ": " << row;
   }
 }
 
