@@ -28,8 +28,9 @@ inline constexpr std::string_view kPruneMarker = "pruned";    ///< its time says
 inline constexpr std::string_view kLockProbe = "locks";       ///< the staging file that lock_error() locks
 
 /// Version 1 kept all entries in one folder. A process of an older cubit may be using its own folder, so a new layout
-/// gets a new number, also if the content of the entries stays the same.
-inline constexpr int kLayoutVersion = 2;
+/// gets a new number, also if the content of the entries stays the same. A new schema is a new layout as well, because
+/// a process of an older cubit would take the entries for damaged ones and delete them.
+inline constexpr int kLayoutVersion = kSchemaVersion + 1;
 
 /// The folder of all entries of this layout.
 std::filesystem::path schema_folder(const std::filesystem::path& cache);
