@@ -1,6 +1,6 @@
 // Proves: a bundle with the kernels of Llama-3-8B serves an engine that has no compiler and no cache folder. 10,000
 // calls of get and one launch of each descriptor on the CPU device, checked against the reference, make no call of
-// NVRTC.
+// NVRTC. Where there is a GPU, its cubins are served and launched in the same way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,24 +45,30 @@ class LlamaBundle : public testing::Test {
  protected:
   void SetUp() override {
     if (!program_.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
-    const Result made = program_.run(
-        {"compile", "--file", CUBIT_KERNEL_LIST, "--arch", kArchitecture, "--ptx", "--jobs", "2", "--bundle", bundle_});
+  }
+
+  void compile(const std::string& architecture, const std::vector<std::string>& options) const {
+    std::vector<std::string> words = {"compile", "--file", CUBIT_KERNEL_LIST, "--arch", architecture,
+                                      "--jobs",  "2",      "--bundle",        bundle_};
+    words.insert(words.end(), options.begin(), options.end());
+    const Result made = program_.run(words);
     ASSERT_EQ(made.exit_code, 0) << made.err;
   }
+  /// 10,000 calls of get, for the listed descriptors and the members of sets.
+  void expect_gets_compile_nothing(const std::string& architecture, const std::vector<std::string>& targets) const;
+  void expect_launches_compile_nothing(const std::vector<std::string>& device) const;
 
   Program program_;
   std::string bundle_ = program_.folder().path("llama.cubit");
 };
 
-TEST_F(LlamaBundle, TenThousandGetsCompileNothing) {
+void LlamaBundle::expect_gets_compile_nothing(const std::string& architecture,
+                                              const std::vector<std::string>& targets) const {
   std::vector<std::pair<std::string, std::string>> requests;
-  const std::string cpu = std::string("cpu:") + kArchitecture;
   for (const std::string& descriptor : listed()) {
-    requests.emplace_back(descriptor, kArchitecture);
-    requests.emplace_back(descriptor, cpu);
-    for (const auto& member : nlohmann::json::parse(members(descriptor, kArchitecture))) {
-      requests.emplace_back(member.get<std::string>(), kArchitecture);
-      requests.emplace_back(member.get<std::string>(), cpu);
+    for (const std::string& target : targets) requests.emplace_back(descriptor, target);
+    for (const auto& member : nlohmann::json::parse(members(descriptor, architecture))) {
+      for (const std::string& target : targets) requests.emplace_back(member.get<std::string>(), target);
     }
   }
   std::uint64_t from_bundle = 0;
@@ -88,14 +94,35 @@ TEST_F(LlamaBundle, TenThousandGetsCompileNothing) {
       << "each engine loads each entry once";
 }
 
-TEST_F(LlamaBundle, EveryDescriptorIsLaunchedWithoutACompiler) {
+void LlamaBundle::expect_launches_compile_nothing(const std::vector<std::string>& device) const {
   const std::string command = "CUBIT_CACHE_DIR= CUBIT_COMPILE=never CUBIT_NVRTC=" + std::string(kNoCompiler) +
                               " CUBIT_BUNDLES=" + bundle_ + " \"$0\" \"$@\"";
   for (const std::string& descriptor : listed()) {
-    const Result result = program_.run_in_shell(command, {"run", descriptor, "--random", sizes_of(descriptor),
-                                                          "--device", "cpu", "--arch", kArchitecture, "--check"});
+    std::vector<std::string> words = {"run", descriptor, "--random", sizes_of(descriptor), "--check"};
+    words.insert(words.end(), device.begin(), device.end());
+    const Result result = program_.run_in_shell(command, words);
     EXPECT_EQ(result.exit_code, 0) << descriptor << "\n" << result.out << result.err;
   }
+}
+
+TEST_F(LlamaBundle, TenThousandGetsCompileNothing) {
+  compile(kArchitecture, {"--ptx"});
+  expect_gets_compile_nothing(kArchitecture, {kArchitecture, std::string("cpu:") + kArchitecture});
+}
+
+TEST_F(LlamaBundle, EveryDescriptorIsLaunchedWithoutACompiler) {
+  compile(kArchitecture, {"--ptx"});
+  expect_launches_compile_nothing({"--device", "cpu", "--arch", kArchitecture});
+}
+
+TEST_F(LlamaBundle, AGpuGetsAndLaunchesEveryDescriptorWithoutACompiler) {
+  const nlohmann::json found = program_.run({"devices", "--json"}).json();
+  if (found.at("devices").empty()) GTEST_SKIP() << "no GPU on this machine";
+  const nlohmann::json& gpu = found.at("devices").at(0);
+  const auto architecture = gpu.at("architecture").get<std::string>();
+  compile(architecture, {});
+  expect_gets_compile_nothing(architecture, {architecture});
+  expect_launches_compile_nothing({"--device", gpu.at("name").get<std::string>()});
 }
 
 }  // namespace
