@@ -25,6 +25,7 @@ from unittest import mock
 
 ROOT, PROGRAM, LIBRARY = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 sys.path.insert(0, str(ROOT / "bench/peers"))
+import byte_sweep  # noqa: E402
 import cubit_library  # noqa: E402
 import gemm_sweep  # noqa: E402
 import results  # noqa: E402
@@ -334,6 +335,7 @@ class OnTheCpuDevice(unittest.TestCase):
     def test_the_structs_are_those_of_the_library(self):
         self.library.check_arguments(GemmArguments)
         self.library.check_arguments(StreamReadArguments)
+        self.library.check_arguments(byte_sweep.ByteGemmArguments)
 
     def test_a_struct_of_another_version_is_refused(self):
         short = type("Short", (ctypes.Structure,), {"operator": "stream_read", "_fields_": GemmArguments._fields_[:2]})
