@@ -110,8 +110,8 @@ TEST(Arguments, ListsHaveLimits) {
   EXPECT_EQ(message(std::string(kLongestDescriptor, 'x') + " # good"), "accepted");
   EXPECT_THAT(message(std::string(kLongestDescriptor + 1, 'x')),
               HasSubstr("list:1: a descriptor of 4097 bytes is over the limit of 4096"));
-  EXPECT_EQ(message(std::string(kMostLines, '\n')), "accepted");
-  EXPECT_THAT(message(std::string(kMostLines + 1, '\n')), HasSubstr("has over 100000 lines"));
+  EXPECT_EQ(message(std::string(kMostListLines, '\n')), "accepted");
+  EXPECT_THAT(message(std::string(kMostListLines + 1, '\n')), HasSubstr("has over 100000 lines"));
 }
 
 TEST(Arguments, AnEndlessListIsRefused) {
