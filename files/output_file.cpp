@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,6 +52,41 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}.{:x}.tmp", path, ::getpid(), now);
 }
 
+constexpr std::string_view kTemporaryEnd = ".tmp";
+
+/// Whether `name` is a temporary_name() of the output `output`: OUTPUT.PROCESS.TIME.tmp.
+bool is_temporary_of(std::string_view name, std::string_view output) {
+  if (!name.starts_with(output) || !name.ends_with(kTemporaryEnd)) return false;
+  name.remove_prefix(output.size());
+  if (name.size() <= kTemporaryEnd.size()) return false;
+  name.remove_suffix(kTemporaryEnd.size());
+  const std::size_t time = name.rfind('.');
+  if (name.front() != '.' || time == 0) return false;
+  return name.substr(1, time - 1).find_first_not_of("0123456789") == std::string_view::npos &&
+         name.substr(time + 1).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// Deletes the temporary files of the same output whose processes were killed: nobody holds their locks.
+void remove_abandoned(const fs::path& output) {
+  const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    if (!is_temporary_of(file->path().filename().string(), output.filename().string())) continue;
+    const int descriptor = ::open(file->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) ::unlink(file->path().c_str());
+    ::close(descriptor);
+  }
+}
+
+/// Locks a new temporary file, so that other processes leave it alone. False if another process, which looked for
+/// abandoned files, was faster. A file system without locks keeps abandoned files.
+bool lock_temporary(int descriptor) {
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  struct stat status {};
+  return ::fstat(descriptor, &status) != 0 || status.st_nlink > 0;
+}
+
 /// The text of errno. A name may be short enough by itself, but too long with the `longer` bytes of its temporary name.
 std::string why_not_made(std::size_t longer) {
   const bool is_long = errno == ENAMETOOLONG;
@@ -69,11 +106,17 @@ void require_another_file(const std::string& option, const std::string& output, 
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
+  remove_abandoned(path_);
   constexpr int kMostNames = 100;  // each attempt has a new name, so more would not help
   for (int names = 0; names < kMostNames; ++names) {
     temporary_ = temporary_name(path_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ >= 0 || errno != EEXIST) break;
+    if (descriptor_ < 0 && errno != EEXIST) break;
+    if (descriptor_ < 0) continue;
+    if (lock_temporary(descriptor_)) break;
+    ::close(descriptor_);
+    descriptor_ = -1;
+    errno = EEXIST;
   }
   if (descriptor_ >= 0) return;
   const std::string cause = why_not_made(temporary_.size() - path_.size());
@@ -96,6 +139,11 @@ void OutputFile::write(const void* data, std::size_t bytes) {
     next += written;
     bytes -= static_cast<std::size_t>(written);
   }
+}
+
+void OutputFile::set_mode(unsigned mode) {
+  if (::fchmod(descriptor_, mode) != 0)
+    throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
 }
 
 void OutputFile::commit(std::span<const TensorView> tensors) {

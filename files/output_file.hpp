@@ -15,8 +15,9 @@ void require_another_file(const std::string& option, const std::string& output, 
 
 /// An output file that appears completely or not at all. The constructor creates a temporary file next to the
 /// destination, so a folder that cannot be written is reported before the work begins. commit renames the temporary
-/// file; without commit the destructor removes it. A temporary file of a killed process does no harm. If the
-/// destination is a symbolic link, the link stays and its target is written.
+/// file; without commit the destructor removes it. A temporary file of a killed process does no harm, and the next
+/// OutputFile of the same destination removes it. If the destination is a symbolic link, the link stays and its target
+/// is written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);  ///< throws BadInput
@@ -24,6 +25,8 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
+  /// Sets the permissions, which the umask decides otherwise. Throws WorkFailed.
+  void set_mode(unsigned mode);
   /// Writes the tensors, syncs the file and renames it. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors);
   void commit_text(std::string_view content);  ///< the same for any other kind of file

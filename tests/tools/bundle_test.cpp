@@ -236,6 +236,19 @@ TEST_F(BundleCommand, SplitPartsMergeToTheWhole) {
   expect_refusal({"bundle", "split", whole, "--arch", "sm_75", "--output", file("c")}, "no entry for it");
 }
 
+/// An engine without keys refuses a bundle that a group can write, and another user loads bundles.
+TEST_F(BundleCommand, TheUmaskDoesNotDecideWhoReadsAndWritesABundle) {
+  for (const char* const umask : {"002", "077"}) {
+    const Result result = program.run_in_shell(std::string("umask ") + umask + "; \"$0\" \"$@\"",
+                                               {"bundle", "merge", whole, "--output", file(umask)});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    using std::filesystem::perms;
+    EXPECT_EQ(std::filesystem::status(file(umask)).permissions(),
+              perms::owner_read | perms::owner_write | perms::group_read | perms::others_read)
+        << "umask " << umask;
+  }
+}
+
 TEST_F(BundleCommand, ExtractedCubinsAreThoseOfCompile) {
   expect_good(kSmall + Words{"--output", file("cubins")});
   expect_good({"bundle", "extract", whole, "--output", file("extracted")});

@@ -4,10 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "files/output_folder.hpp"
 #include "files/text/error.hpp"
@@ -92,6 +95,33 @@ TEST(OutputFile, LeftoversAreInNobodysWay) {
   first.commit_text("first");
   EXPECT_EQ(test::read_file(folder.path("out")), "first");
   EXPECT_EQ(folder.names().size(), 2u);
+}
+
+TEST(OutputFile, DeletesTemporaryFilesOfKilledProcesses) {
+  const TemporaryFolder folder;
+  for (const char* const name : {"out.7.abc1.tmp", "out.123456.0.tmp"}) folder.write(name, "half of it");
+  const std::vector<std::string> others = {"other.7.abc1.tmp", "out.7.abc1", "out.7.xyz.tmp", "out.tmp", "out.x.1.tmp"};
+  for (const std::string& name : others) folder.write(name, "of somebody else");
+  const OutputFile working(folder.path("out"));  // its temporary file is locked
+  { const OutputFile next(folder.path("out")); }
+  std::vector<std::string> names = folder.names();
+  const auto is_working = [](const std::string& name) {
+    return name.starts_with("out." + std::to_string(::getpid()) + ".");
+  };
+  EXPECT_EQ(std::erase_if(names, is_working), 1u);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(others));
+}
+
+TEST(OutputFile, HasThePermissionsThatItsWriterSets) {
+  const TemporaryFolder folder;
+  const mode_t before = ::umask(077);
+  OutputFile file(folder.path("out"));
+  file.set_mode(0644);
+  file.commit_text("");
+  ::umask(before);
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(folder.path("out")).permissions(),
+            perms::owner_read | perms::owner_write | perms::group_read | perms::others_read);
 }
 
 /// A reader finds the old content or the new content at every moment.

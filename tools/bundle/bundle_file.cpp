@@ -24,6 +24,10 @@
 namespace cubit::tools {
 namespace {
 
+/// Permissions of bundles and public keys, whatever the umask. An engine refuses a bundle that its group can write
+/// (docs/trust.md), and other users load bundles.
+constexpr mode_t kPublic = 0644;
+
 /// Turns the runtime's failures into the tool's.
 template <class Function>
 auto as_bad_input(Function function) {
@@ -176,7 +180,6 @@ std::string checked_public_key(const std::string& text) {
 std::string make_key_files(const std::string& name) {
   const runtime::KeyPair keys = as_bad_input([] { return runtime::make_keys(); });
   constexpr mode_t kPrivate = 0600;
-  constexpr mode_t kPublic = 0644;
   write_new_file(name + ".secret", keys.secret, kPrivate);
   write_new_file(name + ".public", keys.signer.hex() + "\n", kPublic);
   return keys.signer.hex();
@@ -192,7 +195,9 @@ void sign_bundle(const std::string& path, const std::string& key_file) {
     header.signature = runtime::sign_root(bundle.root(), secret);
     return runtime::header_page(header);
   });
-  OutputFile(path).commit_text(bytes.replace(0, page.size(), page));
+  OutputFile file(path);
+  file.set_mode(kPublic);
+  file.commit_text(bytes.replace(0, page.size(), page));
 }
 
 BundleBuilder::BundleBuilder() : writer_(std::make_unique<runtime::BundleWriter>()) {}
@@ -256,6 +261,7 @@ std::uint64_t BundleBuilder::entries() const {
 std::uint64_t BundleBuilder::write(const std::string& path) const {
   const std::lock_guard lock(mutex_);
   OutputFile file(path);
+  file.set_mode(kPublic);
   std::uint64_t bytes = 0;
   writer_->write([&](std::string_view part) {
     file.append(std::as_bytes(std::span(part)));

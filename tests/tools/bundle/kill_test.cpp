@@ -22,6 +22,9 @@ namespace cubit::tools {
 namespace {
 
 using test::Program;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -125,6 +128,7 @@ class BundleKill : public testing::Test {
       EXPECT_NE(end, End::bad) << "step " << kills;
       ASSERT_EQ(program_.run(command).exit_code, 0) << "step " << kills;
       EXPECT_EQ(test::read_file(file("output")), new_bytes) << "step " << kills;
+      EXPECT_THAT(program_.folder().names(), Each(Not(HasSubstr(".tmp")))) << "step " << kills;
       ASSERT_LT(kills, 1000);
     }
     EXPECT_GE(kills, 4) << "the file is made, written, flushed and renamed";
