@@ -129,7 +129,7 @@ constexpr const char* kTwo = "gqa_decode:heads_per_kv=3,kv=int4_rows,groups=2,fa
 INSTANTIATE_TEST_SUITE_P(
     Caches, UnalignedRows,
     ::testing::Values(
-        Variant{kOne, 1, {}, {}},                       // boxes: four tokens abreast
+        Variant{kOne, 1, {}, {}},                       // boxes of four tokens
         Variant{kOne, 2, {}, {}},                       // of two heads and two tokens
         Variant{kOne, 4, {}, {}},                       // of four heads
         Variant{kOne, 3, {}, {}},                       // pieces: a token has 204 bytes

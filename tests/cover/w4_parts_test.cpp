@@ -141,7 +141,8 @@ TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
   const Device device("cpu:sm_90a");
   device.watch(CUBIT_WATCH_MEMORY);
   const Kernel kernel = engine().get(GetParam(), "cpu:sm_90a");
-  // Of 8 teams the first three have a stage more than the others, none at all, and a last stage that is not whole.
+  // Of 8 groups of warps, the first three have one stage more than the others; then some groups have no stage; then the
+  // last stage is not whole.
   for (const double k : {128 * (8 * 7 + 3), 128 * 3, 128 * 8 * 7 - 96}) {
     SCOPED_TRACE(k);
     const Problem problem =

@@ -92,13 +92,23 @@ def beside(peer: Optional[str]) -> Callable[[dict], bool]:
     return lambda case: case.get("peer") == peer and (case["sizes"]["n"], case["sizes"]["k"]) == (8192, 8192)
 
 
+LINKED = ["w8a8_gemm", "quantize", "norm_quantize", "gate_quantize", "kv_append", "kv_gather", "w4_quantize"]
+
+
+def linked(operator: str) -> str:
+    return f"[{operator}](docs/operators/{operator}.md#speed)"
+
+
 TABLES = [
     by_batch("README.md", ["bf16", "fp8_e4m3", "int4_rows, 4 groups"]),
-    by_rows("README.md", SHAPES[:2]),
-    Table("README.md", "| kernel | time |", ["kv_append_h200.json", "kv_gather_h200.json", "w4_quantize_h200.json"],
-          {f"kv_append:{INT4}": of("kv_append", INT4), f"kv_gather:{INT4}": of("kv_gather", INT4),
-           "w4_quantize": of("w4_quantize", "")},
-          [lambda case: case["name"] in ("prefill", "all", "n = k = 16384")]),
+    by_rows("README.md", SHAPES[1:2]),
+    Table("README.md", "| kernel | time |", [f"{operator}_h200.json" for operator in LINKED],
+          {**{linked(operator) + (f":{INT4}" if "kv_" in operator else ""): of(operator, INT4 if "kv_" in operator else "")
+              for operator in LINKED if operator != "w8a8_gemm"},
+           **{f"{linked('w8a8_gemm')}, M={m}":
+              lambda case, m=m: case["descriptor"] == "w8a8_gemm" and case["sizes"]["m"] == m for m in (16, 2048)}},
+          [lambda case: case["name"] in ("prefill", "all", "n = k = 16384", "8192 x 8192") or
+           case["name"].startswith("N=8192 K=8192 ")]),
     by_batch("docs/operators/gqa_decode.md", list(CACHES)),
     Table("docs/operators/gqa_decode.md", "| KV cache | B=1, T=8192 | B=1, T=131072 | B=16, T=8192 |",
           "gqa_decode/gqa_decode_h200.json",
