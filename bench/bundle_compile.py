@@ -65,7 +65,8 @@ def options_of(arguments):
 def measure(arguments):
     with tempfile.TemporaryDirectory() as folder:
         bundle, times = f"{folder}/made.cubit", f"{folder}/times.json"
-        environment = dict(os.environ, CUBIT_CACHE_DIR="", CUBIT_BUNDLES="", CUBIT_SYSTEM_CACHES="",
+        places = [os.path.dirname(arguments.nvrtc), os.environ.get("LD_LIBRARY_PATH", "")]  # its builtins lie beside it
+        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, places)), CUBIT_CACHE_DIR="", CUBIT_BUNDLES="", CUBIT_SYSTEM_CACHES="",
                            CUBIT_NVRTC=arguments.timer, NVRTC_TIMER_LIBRARY=arguments.nvrtc, NVRTC_TIMER_OUTPUT=times)
         command = [arguments.program, "compile", *options_of(arguments), "--bundle", bundle]
         wall, cpu, waiting = run_and_measure(command, environment)

@@ -172,6 +172,11 @@ find_tools
 find_libraries
 [ "$want_ci" = no ] || find_ci_tools
 install_missing
+# A Python that is not the distribution's does not see the distribution's NumPy.
+if [ "$want_tests" = yes ] && ! python3 -c 'import numpy' 2>/dev/null; then
+  say "installing numpy for $(command -v python3)"
+  python3 -m pip install --quiet --disable-pip-version-check numpy
+fi
 # A bare machine has a compiler only now; a second look also tests that apt's versions are new enough.
 find_tools
 find_libraries
