@@ -6,8 +6,9 @@
 //
 // Link libcubit_calibrate, which needs neither libcubit nor a GPU. Functions throw cubit::Error.
 //
-// Statistics are exact: counts, minima, maxima and the sums behind Statistics::moments depend only on the values, not
-// on their order, on the number of threads or on how partial statistics are merged.
+// Counts, minima, maxima and Statistics::moments are exact: they depend only on the values, not on the order of the
+// values, on the number of threads or on how partial statistics are merged. Only Statistics::channel_moments may differ
+// in the last bit, because the sums of a channel have about 100 bits.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +32,18 @@ struct Tensor {
   std::span<const std::byte> data;
 };
 
-/// Statistics that may be left out to save time. The range and the counts are always collected.
+/// Statistics that may be left out to save time. The ranges of the tensor, of channels and of tokens, and the counts
+/// are always collected.
 struct Collect {
-  bool histogram = true;
-  bool moments = true;  ///< mean and variance, of the tensor and of each channel
+  bool histogram = true;  ///< Statistics::histogram(), which every Method except minmax needs
+  bool moments = true;    ///< mean and variance, of the tensor and of each channel
 };
 
 inline constexpr int kHistogramBins = 4096;  ///< bins of each sign
 
 /// Counts of magnitudes. Bin i counts the values with i ≤ |x| · kHistogramBins / 2^exponent < i + 1, so a larger
-/// exponent merges neighbouring bins exactly. The exponent is the least one, from -100 on, with max |x| < 2^exponent.
+/// exponent merges neighbouring bins exactly. The exponent is the least number with max |x| < 2^exponent, but at least
+/// -100.
 struct Histogram {
   int exponent = 0;
   std::span<const std::uint64_t> positive;  ///< bins of values ≥ 0
@@ -72,8 +75,8 @@ class CUBIT_CALIBRATE_API Statistics {
   std::uint64_t channels() const;    ///< 0 before the first batch
   std::uint64_t count() const;       ///< finite values
   std::uint64_t non_finite() const;  ///< NaNs and infinities
-  double minimum() const;            ///< 0 if there are no finite values, as maximum
-  double maximum() const;
+  double minimum() const;            ///< 0 if there are no finite values
+  double maximum() const;            ///< 0 if there are no finite values
   Moments moments() const;
 
   /// One entry per channel. A channel without finite values has the minimum +infinity and the maximum -infinity.
@@ -106,24 +109,27 @@ CUBIT_CALIBRATE_API Format parse_format(std::string_view text);
 struct RangeChoice {
   Method method = Method::minmax;
   Format format = Format::int8;
-  double percentile = 99.99;  ///< of Method::percentile: the share of values in percent that the range keeps
+  double percentile = 99.99;  ///< for Method::percentile: share of the values inside the range, above 0 to 100 percent
 };
 
 /// A quantisation range. A value x is stored as round(x / scale) + zero_point, limited to the format's codes.
 struct Range {
   double low = 0;
   double high = 0;
-  double scale = 1;    ///< high / 127, (high - low) / 255 or high / 448; 1 if all values are zero
+  double scale = 1;    ///< high / 127, (high - low) / 255 or high / 448, at least 2^-126; 1 if low = high = 0
   int zero_point = 0;  ///< nonzero only for int8_asymmetric
   double clipped = 0;  ///< share of the values outside [low, high], estimated from the histogram
   double error = 0;    ///< mean squared error of quantisation / mean square, estimated from the histogram
 };
 
-/// Chooses a range for the whole tensor. Constant tensors and tensors without a usable histogram get the range of
-/// Method::minmax from every method. Throws cubit::Error if there are no values, values that are not finite, or no
-/// histogram although the method needs one.
+/// Chooses a range for the whole tensor. Constant tensors, and tensors whose magnitudes are all at most 2^-112 (a
+/// histogram's narrowest bin), get the range of Method::minmax from every method. `clipped` and `error` are 0 for these
+/// tensors and for statistics without a histogram. Throws cubit::Error if there are no values, if a value is not
+/// finite, if the method needs a histogram that was not collected, or if choice.percentile is not above 0 and at most
+/// 100.
 CUBIT_CALIBRATE_API Range choose_range(const Statistics& statistics, const RangeChoice& choice);
-/// The range of Method::minmax for each channel. `clipped` and `error` are 0.
+/// The range of Method::minmax for each channel, from the channel's finite values. A channel without finite values gets
+/// a default Range. `clipped` and `error` are 0.
 CUBIT_CALIBRATE_API std::vector<Range> channel_ranges(const Statistics& statistics, Format format);
 
 /// One layer's range, for the functions below.
@@ -133,24 +139,26 @@ struct LayerRange {
   Range range;
 };
 
-/// The ranges as a JSON text: an object whose members are the layers.
+/// The ranges as a JSON text: an object with one member per layer, named by the layer.
 CUBIT_CALIBRATE_API std::string ranges_json(std::span<const LayerRange> ranges);
 /// Writes a safetensors file with the names of compressed-tensors: LAYER.input_scale (F32 [1]) and, for
-/// int8_asymmetric, LAYER.input_zero_point (I8 [1]). The file appears completely or not at all.
+/// int8_asymmetric, LAYER.input_zero_point (I8 [1]). The file appears completely or not at all. Throws cubit::Error if
+/// a scale exceeds the largest F32 number.
 CUBIT_CALIBRATE_API void write_scales(const std::string& path, std::span<const LayerRange> ranges);
 
-/// Statistics of several layers by name, in a file that another process can merge. `notes` are kept in the file's
-/// metadata.
+/// The statistics of one layer.
 struct NamedStatistics {
   std::string layer;
   Statistics statistics;
 };
+/// write_statistics stores the statistics of several layers in one file, and read_statistics reads this file, for
+/// example in another process. `notes` is any text of the caller, which the file's metadata keeps.
 CUBIT_CALIBRATE_API void write_statistics(const std::string& path, std::span<const NamedStatistics> layers,
                                           const std::string& notes = {});
 CUBIT_CALIBRATE_API std::vector<NamedStatistics> read_statistics(const std::string& path, std::string* notes = nullptr);
 
-/// The files of a folder that end in .safetensors, sorted by name. For a file: the file itself. Throws
-/// cubit::Error if there are none.
+/// If `path` is a folder: the folder's files whose names end in .safetensors, sorted by name. Throws cubit::Error if
+/// the folder has none. Any other path is returned as it is, without a check that the file exists.
 CUBIT_CALIBRATE_API std::vector<std::string> activation_files(const std::string& path);
 
 /// Collects statistics from activation files, which may be larger than memory. A file holds one batch. Its tensors are
@@ -158,28 +166,33 @@ CUBIT_CALIBRATE_API std::vector<std::string> activation_files(const std::string&
 class CUBIT_CALIBRATE_API Collector {
  public:
   /// `threads`: 0 means all processors. `layers`: patterns with * and ?; a tensor that no pattern matches is left out.
+  /// An empty list of patterns matches every tensor.
   explicit Collector(Collect collect = {}, int threads = 0, std::vector<std::string> layers = {});
   Collector(Collector&&) noexcept;
   Collector& operator=(Collector&&) noexcept;
   ~Collector();
 
-  /// Throws cubit::Error if the file is damaged, a tensor has no floating-point type, or a layer has another number
-  /// of channels than in a file that was checked or added before. Reads only the file's header.
+  /// Throws cubit::Error if the file's header is damaged, a tensor that a pattern matches has no floating-point type,
+  /// or a layer has another number of channels than in a file that was checked or added before. Reads only the header.
   void check_file(const std::string& path);
-  /// Checks and adds a file. `progress` is called with the bytes read so far. After an exception from a file that
-  /// check_file accepted, the collector has a part of the file and must not be used.
+  /// Checks and adds a file. `progress` is called with the number of this file's bytes that have been read. Throws
+  /// cubit::Error as check_file does, and if a file of the same name, without its folder, has been added; layers() and
+  /// files() are then unchanged. After any other exception the collector has a part of the file and must not be used.
   void add_file(const std::string& path, const std::function<void(std::uint64_t)>& progress = {});
 
-  /// The layers in the order of their names, and the names of the files that were added, without their folders.
+  /// The layers in the order of their names, and the names of the files that were added, loaded or merged, without
+  /// their folders.
   std::span<const NamedStatistics> layers() const;
   std::span<const std::string> files() const;
 
-  /// Stores and restores layers and files. `load` throws cubit::Error if the file's statistics lack a part of Collect,
-  /// or if the file was saved by a collector with other patterns.
+  /// `save` stores the layers and the names of the files. `load` first drops the layers and files of this collector,
+  /// then restores what `save` stored. `load` throws cubit::Error if the stored statistics have another Collect than
+  /// this collector, or if a collector with other patterns saved them.
   void save(const std::string& path) const;
   void load(const std::string& path);
-  /// Adds the layers that match the patterns from what another process or machine saved. Throws cubit::Error also if
-  /// both have seen a file of the same name, or if no layer matches.
+  /// Adds the layers that match this collector's patterns from what another process or machine saved, with any
+  /// patterns. Throws cubit::Error if Collect differs, if both have added a file of the same name, or if the saved
+  /// collector has layers and none of them matches.
   void merge(const std::string& path);
 
  private:
@@ -187,15 +200,16 @@ class CUBIT_CALIBRATE_API Collector {
   std::unique_ptr<State> state_;
 };
 
-/// Writes activation files from a running engine: a file per batch, named batch_000000.safetensors and so on. Numbers
-/// continue after the files that the folder has. One thread at a time may use a Recorder.
+/// Writes activation files from a running inference engine: a file per batch, named batch_000000.safetensors and so on.
+/// Numbers continue after the files that the folder has when the Recorder is created. One thread at a time may use a
+/// Recorder.
 class CUBIT_CALIBRATE_API Recorder {
  public:
   /// Creates the folder if it does not exist.
   explicit Recorder(std::string folder);
   ~Recorder();  ///< drops a batch that was not ended
 
-  /// Copies the input of a layer. A batch has each layer once.
+  /// Copies the input of a layer into the batch. Throws cubit::Error if the batch already has this layer.
   void add(const std::string& layer, const Tensor& input);
   /// Writes the batch: the file appears completely or not at all. Returns its path. A batch without tensors writes
   /// nothing and returns "".

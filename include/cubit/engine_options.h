@@ -12,7 +12,7 @@ typedef enum cubit_log_level {
   CUBIT_LOG_ERROR = 3
 } cubit_log_level;
 
-/* Receives log lines. cubit calls the function on any thread, and on several threads at once, so the function must
+/* Receives log lines. cubit may call the function on any thread, and on several threads at once, so the function must
  * guard its shared data. `line` has no trailing newline and is valid only during the call. cubit holds no lock during
  * the call, so the function may call cubit with the same engine. cubit drops exceptions that the function throws. */
 typedef void (*cubit_log_function)(void* context, cubit_log_level level, const char* line);
@@ -20,16 +20,16 @@ typedef void (*cubit_log_function)(void* context, cubit_log_level level, const c
 typedef enum cubit_compile_policy {
   CUBIT_COMPILE_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILE decides: "never", or "allow" (default) */
   CUBIT_COMPILE_ALLOW = 1,
-  CUBIT_COMPILE_NEVER = 2 /* a kernel that no cache holds is CUBIT_NOT_CACHED */
+  CUBIT_COMPILE_NEVER = 2 /* requesting a kernel that is not in any cache or bundle fails with CUBIT_NOT_CACHED */
 } cubit_compile_policy;
 
 typedef enum cubit_compiler_policy {
   CUBIT_COMPILER_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILER decides: "exact", or "any" (default) */
-  CUBIT_COMPILER_ANY = 1,              /* stored code of every NVRTC answers that the driver can load */
-  CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with answers */
+  CUBIT_COMPILER_ANY = 1,              /* stored code of any NVRTC version that the driver can load is used */
+  CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with is used */
 } cubit_compiler_policy;
 
-/* A bundle in the caller's memory, for example in the program's own file. `name` is text for messages. The bytes must
+/* A bundle in the caller's memory, for example embedded in the executable. `name` is text for messages. The bytes must
  * stay valid and unchanged until the engine is released and all calls with the engine have returned. */
 typedef struct cubit_bundle_memory {
   const char* name;
@@ -38,36 +38,38 @@ typedef struct cubit_bundle_memory {
 } cubit_bundle_memory;
 
 typedef struct cubit_engine_options {
-  size_t size;
-  /* Folder of the disk cache; "" disables the disk cache. NULL takes the first that is set: the variable
-   * CUBIT_CACHE_DIR, $XDG_CACHE_HOME/cubit, ~/.cache/cubit. If none is set, the engine says so and works without. */
+  size_t size; /* sizeof(cubit_engine_options) */
+  /* Folder of the disk cache; "" disables the disk cache. With NULL the first environment variable that is set decides:
+   * CUBIT_CACHE_DIR (which may be ""), XDG_CACHE_HOME ($XDG_CACHE_HOME/cubit), HOME ($HOME/.cache/cubit). If none is
+   * set, the engine logs a warning and works without a disk cache. */
   const char* cache_dir;
-  const char* nvrtc_path; /* NULL: CUBIT_NVRTC, else the library searches for NVRTC */
+  const char* nvrtc_path; /* NVRTC library file; NULL: the variable CUBIT_NVRTC, else cubit searches for NVRTC */
   cubit_compile_policy compile;
   cubit_log_function log; /* NULL: log lines are dropped */
   /* Passed to `log`. Both must stay valid until the engine is released and all calls with the engine have returned. */
   void* log_context;
   /* Further cache folders, separated by colons, which the engine only reads. NULL: the variable CUBIT_SYSTEM_CACHES. */
   const char* system_caches;
-  /* Whose files in cache folders are trusted besides the user's own and root's: "user:alice,user:1001" or "group:gpu".
-   * NULL: the variable CUBIT_CACHE_TRUST. */
+  /* Further owners of files in cache folders whom the engine trusts, besides the current user and root:
+   * "user:alice,user:1001" or "group:gpu". NULL: the variable CUBIT_CACHE_TRUST. */
   const char* cache_trust;
   cubit_compiler_policy compiler;
   /* The longest wait for another process that compiles the same kernel. 0: the variable CUBIT_LOCK_WAIT, else 120
-   * seconds. A negative number waits for nobody. */
+   * seconds. A negative number: the engine does not wait. */
   int lock_wait_seconds;
-  /* Limits of the cache folder. From time to time the engine deletes the least recently used entries beyond the limits.
-   * 0: the variables CUBIT_CACHE_MAX_BYTES (such as "2G") and CUBIT_CACHE_MAX_DAYS, else no limit. */
+  /* Limits of the disk cache. From time to time the engine deletes the least recently used entries beyond the limits.
+   * 0: the variable CUBIT_CACHE_MAX_BYTES (such as "2G") or CUBIT_CACHE_MAX_DAYS, else no limit. */
   uint64_t cache_max_bytes;
   unsigned cache_max_days;
-  /* Files of bundles, separated by colons, which the engine asks after the folders. NULL: the variable CUBIT_BUNDLES. A
-   * file that cannot be used is one warning; cubit_engine_stores gives the reason. */
+  /* Bundle files, separated by colons, in which the engine looks for kernels after the cache folders. NULL: the
+   * variable CUBIT_BUNDLES. The engine logs one warning for a file that it cannot use; cubit_engine_stores gives the
+   * reason. */
   const char* bundles;
-  const cubit_bundle_memory* bundle_memory; /* bundles in memory, asked after the files; NULL if there are none */
+  const cubit_bundle_memory* bundle_memory; /* bundles in memory, searched after the files; NULL if there are none */
   size_t bundle_memory_count;
   /* Ed25519 public keys of 64 hexadecimal digits each, separated by colons. NULL: the variable CUBIT_PUBLIC_KEYS. If
-   * there is a key, the engine loads only bundles that one of the keys signed. It uses no cache folder, and it compiles
-   * only if allow_local_compile is not 0. The code then stays in memory. */
+   * there is a key, the engine loads only bundles that one of the keys signed. The engine then uses no cache folder,
+   * and compiles only if allow_local_compile is not 0. Code compiled in this way stays in memory. */
   const char* public_keys;
   int allow_local_compile;
 } cubit_engine_options;

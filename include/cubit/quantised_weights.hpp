@@ -18,9 +18,10 @@ struct QuantisedWeights {
   double error = 0;              ///< root mean square of the differences / root mean square of the weights
 };
 
-/// Quantises weights by the largest magnitude of each row (output channel), or of all rows: scale = magnitude / 127 for
-/// int8 and magnitude / 448 for e4m3, code = weight / scale rounded half to even. The codes of int8 are -127 … 127. A
-/// row of zeros has the scale 1.
+/// Quantises weights. With `per_channel` each row (output channel) has a scale, from the row's largest magnitude; else
+/// all rows share one scale, from the largest magnitude of the tensor. scale = magnitude / 127 for int8 and magnitude /
+/// 448 for e4m3, but at least 2^-126, and 1 if the magnitude is 0. code = weight / scale, rounded half to even. The
+/// codes of int8 are -127 … 127.
 ///
 /// Throws cubit::Error if the weights do not have two dimensions, their type is no floating-point type, a weight is not
 /// finite, or the format is Format::int8_asymmetric.

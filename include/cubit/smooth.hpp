@@ -1,8 +1,10 @@
-// SmoothQuant: moves the range of outlier channels from a layer's input to its weights, without a change of the result.
+// SmoothQuant: moves the range of outlier channels from a layer's input to its weights. The result changes by rounding
+// only.
 //
 // A norm writes its channel j divided by s_j, and every layer that reads the norm multiplies its weights of channel j
-// by s_j. Here s_j = max|X_j|^alpha / max|W_j|^(1 - alpha), with the layers' inputs X and weights W. The factors are
-// folded into the checkpoint, so inference costs nothing.
+// by s_j. Here s_j = max|X_j|^alpha / max|W_j|^(1 - alpha), with the layers' inputs X and weights W. A factor is
+// limited to 1e-5 … 1e5, and is 1 if one of the two maxima is 0. The factors are folded into the checkpoint, so
+// inference costs nothing.
 //
 // Link libcubit_calibrate. Functions throw cubit::Error.
 #pragma once
@@ -44,7 +46,7 @@ struct TensorName {
 /// Which norms feed which layers in an architecture. docs/calibration.md describes the JSON text.
 class CUBIT_CALIBRATE_API Mapping {
  public:
-  /// The mapping for config.json's "model_type". Throws cubit::Error that lists the known types.
+  /// The mapping for config.json's "model_type". For an unknown type, throws cubit::Error that lists the known types.
   static Mapping of_model_type(std::string_view model_type);
   /// `text` is JSON; `label` names it in messages.
   static Mapping parse(std::string_view text, const std::string& label);
@@ -52,8 +54,9 @@ class CUBIT_CALIBRATE_API Mapping {
   bool norm_adds_one() const { return norm_adds_one_; }  ///< the norm multiplies by 1 + weight, as in Gemma
   bool input_first() const { return input_first_; }      ///< weights have the shape [in, out], as in GPT-2
 
-  /// Finds the groups in a checkpoint. A layer with a weight of rank 2 that no group has is listed as not smoothed.
-  /// Throws cubit::Error if a group lacks a layer, because a norm may change only together with all of its readers.
+  /// Finds the groups in a checkpoint. A layer that belongs to no group, with a weight of at least rank 2, is listed as
+  /// not smoothed. Throws cubit::Error if the checkpoint lacks a layer of a group, because a norm may change only
+  /// together with all layers that read the norm.
   SmoothPlan plan(std::span<const TensorName> tensors) const;
 
  private:
@@ -65,33 +68,36 @@ class CUBIT_CALIBRATE_API Mapping {
 
 /// The factors of one group.
 struct Smoothing {
-  std::optional<double> alpha;  ///< none: every alpha has a larger output error than no smoothing
+  std::optional<double> alpha;  ///< none: no alpha that search() tried has a smaller output error than no smoothing
   std::vector<float> factors;   ///< s of each channel
-  double error_before = 0;      ///< output error without smoothing: squared error / mean square of the outputs
+  double error_before = 0;      ///< output error without smoothing: mean squared error / mean square of the outputs
   double error_half = 0;        ///< with alpha = 0.5
   double error = 0;             ///< with these factors
 };
 
 inline constexpr std::size_t kSmoothTokens = 128;  ///< tokens that are enough to compare output errors
-inline constexpr std::size_t kSmoothRows = 512;    ///< output channels of each layer whose error is computed
+inline constexpr std::size_t kSmoothRows = 512;    ///< most output channels of each layer whose error is computed
 
 /// Chooses the factors of one group. The output error is that of INT8 with a scale per output channel of the weights
 /// and one static scale of the inputs, both by Method::minmax.
 class CUBIT_CALIBRATE_API SmoothSearch {
  public:
-  /// `inputs`: max |X_j| of each channel. `tokens`: a sample of the inputs, one row of channels after the other.
+  /// `inputs`: max |X_j| of each channel over all calibration data. `tokens`: a sample of the inputs, one row of
+  /// channels after the other.
   SmoothSearch(std::vector<double> inputs, std::vector<float> tokens);
   SmoothSearch(SmoothSearch&&) noexcept;
   SmoothSearch& operator=(SmoothSearch&&) noexcept;
   ~SmoothSearch();
 
-  /// Reads a layer's weights, of shape [out, in], or [in, out] with `input_first`. Keeps evenly spaced output channels.
+  /// Reads a layer's weights, of shape [out, in], or [in, out] with `input_first`. Keeps at most kSmoothRows evenly
+  /// spaced output channels.
   void add_layer(const Tensor& weight, bool input_first);
 
   std::span<const double> inputs() const;   ///< max |X_j|
-  std::span<const double> weights() const;  ///< max |W_j| over all layers
+  std::span<const double> weights() const;  ///< max |W_j| of each input channel j over all layers
   Smoothing with_alpha(double alpha) const;
-  /// Tries alpha = 0, 0.1 … 1, then ever smaller steps around the best one. The error never exceeds that of 0.5.
+  /// Tries alpha = 0, 0.1 … 1, then ever smaller steps around the best alpha. The error never exceeds that of alpha =
+  /// 0.5 or that of no smoothing.
   Smoothing search() const;
 
  private:
@@ -99,8 +105,8 @@ class CUBIT_CALIBRATE_API SmoothSearch {
   std::unique_ptr<State> state_;
 };
 
-/// Evenly spaced tokens of a layer's input, at most `most`, one row of channels after the other. Empty if no file has
-/// the layer.
+/// At most `most` tokens of a layer's input, evenly spaced within each activation file, one row of channels after the
+/// other. Empty if no file has the layer.
 CUBIT_CALIBRATE_API std::vector<float> sample_tokens(std::span<const std::string> files, const std::string& layer,
                                                      std::size_t most = kSmoothTokens);
 
@@ -110,13 +116,16 @@ struct MutableTensor {
   std::span<std::byte> data;
 };
 
-/// Divides a norm's weight and bias by the factors. Rounding to the tensor's type changes a quotient slightly, so
-/// `factors` are replaced by those that the rounded weight has. A channel whose quotient the type cannot hold gets the
-/// factor 1. `bias` may have no bytes.
+/// Divides a norm's weight and bias by the factors. Rounding to the tensor's type changes a quotient slightly, so the
+/// factor of a nonzero weight is replaced by the old weight divided by the rounded new weight. With `norm_adds_one` the
+/// number 1 + weight is divided instead of the weight. A channel keeps its weight and gets the factor 1 if the quotient
+/// is not finite in the type, or if rounding changes the factor by a ratio of 1.5 or more. `bias` may have no bytes.
+/// Throws cubit::Error if the sizes do not fit `factors`, or if the bias's type cannot hold a quotient.
 CUBIT_CALIBRATE_API void fold_norm(MutableTensor weight, MutableTensor bias, bool norm_adds_one,
                                    std::span<float> factors);
-/// Multiplies weights by the factors of their input channels. `weight` is a part of a tensor with `columns` columns
-/// and begins at element `first`. Throws cubit::Error if the type cannot hold a product.
+/// Multiplies weights by the factors of their input channels. `weight` is a contiguous part of a tensor whose stored
+/// rows have `columns` elements; the part begins at the tensor's element `first`. Throws cubit::Error if the sizes do
+/// not fit `factors`, or if the type cannot hold a product.
 CUBIT_CALIBRATE_API void fold_weight(MutableTensor weight, std::uint64_t first, std::uint64_t columns, bool input_first,
                                      std::span<const float> factors);
 

@@ -17,20 +17,21 @@ extern "C" {
 
 typedef enum cubit_status {
   CUBIT_OK = 0,
-  CUBIT_INVALID_ARGUMENT = 1,     /* the caller gave something that no version of cubit accepts */
+  CUBIT_INVALID_ARGUMENT = 1,     /* an argument, option or environment variable has a value that is not accepted */
   CUBIT_UNSUPPORTED = 2,          /* well formed, but this operator or architecture has no kernel for it */
-  CUBIT_NOT_CACHED = 3,           /* the engine may not compile, and no cache holds the kernel */
+  CUBIT_NOT_CACHED = 3,           /* the engine is not allowed to compile, and no cache or bundle has the kernel */
   CUBIT_COMPILE_FAILED = 4,       /* the compiler rejected the source; the error text contains the compiler log */
   CUBIT_COMPILER_UNAVAILABLE = 5, /* this machine has no usable NVRTC */
   CUBIT_DRIVER_UNAVAILABLE = 6,   /* this machine has no CUDA driver or no GPU */
   CUBIT_DEVICE_ERROR = 7,         /* the CUDA driver reported an error */
   CUBIT_NOT_RESIDENT = 8,         /* a launch during stream capture used a kernel that was not prepared on the device */
   CUBIT_IO_ERROR = 9,             /* a file or folder could not be read or written */
-  CUBIT_INTERNAL = 10             /* a bug in cubit */
+  CUBIT_INTERNAL = 10             /* a bug in cubit, or an allocation of host memory failed */
 } cubit_status;
 
-/* Describes one failure. `message` is the sentence "<what>: <why>; <remedy>" made of the three parts below. No text is
- * NULL. All texts stay valid until this thread's next failing call. */
+/* Describes one failure. `message` is the sentence "<what>: <why>; <remedy>" made of the three parts below, without
+ * "; <remedy>" if `remedy` is "". No text is NULL. All texts stay valid until this thread's next failing call or next
+ * call of cubit_set_last_error. */
 typedef struct cubit_error {
   cubit_status status;
   const char* message; /* the whole sentence */

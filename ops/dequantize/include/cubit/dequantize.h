@@ -2,8 +2,8 @@
  *
  *   output = function(input * scale * weight_scale + bias) + residual
  *
- * All of it is computed in float and rounded once, to nearest even. A NaN in a scale, the bias or the residual stays
- * NaN in every result that depends on it. */
+ * The formula is computed in float, and its result is rounded once to 16 bits, to nearest even. Every output that
+ * depends on a NaN in a scale, the bias or the residual is NaN. */
 #ifndef CUBIT_DEQUANTIZE_H
 #define CUBIT_DEQUANTIZE_H
 
@@ -15,8 +15,9 @@ extern "C" {
 #endif
 
 /* Device pointers belong to the caller and must stay valid until the launch has finished. Addresses and strides, in
- * bytes, are multiples of 16; the addresses of single scales and of `scale` are multiples of 4. `output` does not
- * overlap other tensors, except that it may be `residual` with the same stride. */
+ * bytes, are multiples of 16. The address of `scale`, and with weight_scale=tensor that of `weight_scale`, is a
+ * multiple of 4. rows * columns is at most 2^36. `output` does not overlap other tensors, with one exception: `output`
+ * may be `residual`, with the same stride. */
 typedef struct cubit_dequantize_arguments {
   size_t size;               /* sizeof(cubit_dequantize_arguments) */
   const void* input;         /* [rows, columns]; layout=col32: [columns / 32, rows, 32]; int8 or int32 */

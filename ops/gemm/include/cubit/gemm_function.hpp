@@ -1,4 +1,4 @@
-// The function that a GEMM's epilogue applies, for the descriptors of all GEMMs.
+// The function that an epilogue applies, for the descriptors of all GEMMs and of the operator dequantize.
 #pragma once
 
 namespace cubit {
@@ -10,7 +10,7 @@ enum class GemmFunction {
   silu,
   gelu,       ///< exact, by the error function
   gelu_tanh,  ///< gelu approximated by tanh
-  silu_gate,  ///< silu of the first half of the columns times the second half
+  silu_gate,  ///< silu of the first half of the columns (the gates) times the second half; not for dequantize
 };
 
 }  // namespace cubit

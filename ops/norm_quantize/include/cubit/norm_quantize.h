@@ -5,9 +5,10 @@
  *   y = s / sqrt(mean of s^2 + epsilon) * weight + bias           norm=rms
  *   result = y rounded to 16 bits, then quantised as <cubit/quantisation.h> says
  *
- * All sums are computed in float, in an order that depends on the sizes and the device alone. The factors that smooth
- * activations for quantisation belong into the weight and the bias. If a row has a value that is not finite, or if its
- * sum of squares (norm=layer: of (s - mean)^2) is beyond float, all y of this row are NaN. */
+ * All sums are computed in float, in an order that depends only on the descriptor, the sizes and the device. To smooth
+ * activations for quantisation (SmoothQuant), divide the weight and the bias by the factors beforehand. If a row of s
+ * has a value that is not finite, or if the row's sum of s^2 (norm=layer: of (s - mean)^2) overflows float, all y of
+ * this row are NaN. */
 #ifndef CUBIT_NORM_QUANTIZE_H
 #define CUBIT_NORM_QUANTIZE_H
 

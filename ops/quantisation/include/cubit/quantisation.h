@@ -6,7 +6,7 @@
  *                                   q = round(x / scale)
  *   scale=token, scheme=asymmetric  lowest = min(x, 0) and highest = max(x, 0) of the row; int8 only
  *                                   scale = max(highest / 255 - lowest / 255, 1e-8)
- *                                   zero point = round(-128 - lowest / scale)
+ *                                   zero point = round(-128 - lowest / scale), from -128 to 127
  *                                   q = round(x / scale + zero point), from -128 to 127
  *   scale=tensor                    the scale is given; q = round(x / scale), from -most to most
  * The value of a result is q * scale, or (q - zero point) * scale. output=unquantised stores x itself.
@@ -16,7 +16,8 @@
  * code 0x7f for both. A given scale must be from 2^-100 to 2^100. A kernel treats any other scale as NaN: all results
  * are 0 (int8) or the NaN code (e4m3).
  *
- * The bytes are equal on every architecture. */
+ * Equal x give equal bytes on every architecture. The x of norm_quantize and gate_quantize are themselves computed, and
+ * may differ between architectures. */
 #ifndef CUBIT_QUANTISATION_H
 #define CUBIT_QUANTISATION_H
 
@@ -27,7 +28,9 @@ extern "C" {
 #endif
 
 /* Device pointers belong to the caller and must stay valid until the launch has finished. The address of `output` and
- * the stride, in bytes, are multiples of 16. Tensors that are written overlap neither the input nor one another. */
+ * the stride, in bytes, are multiples of 16; the other addresses are multiples of 4. Tensors of this struct that are
+ * written overlap neither the operator's inputs nor one another. With output=unquantised, `scale`, `scales` and
+ * `zero_points` are NULL. */
 typedef struct cubit_quantised_rows {
   void* output;          /* [rows, columns]; layout=col32: [columns / 32, rows, 32] */
   const float* scale;    /* scale=tensor: one number, which is read; else NULL */

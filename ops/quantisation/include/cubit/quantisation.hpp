@@ -12,22 +12,22 @@ namespace cubit {
 enum class Quantised {
   int8,
   fp8_e4m3,
-  none,  ///< not quantised: the type of the operator's input; not for the operator quantize
+  none,  ///< "unquantised": values of the type of the operator's input; not for the operator quantize
 };
 
 /// The elements that share a scale.
 enum class ScaleScope {
-  token,   ///< a row; the operator computes the scale from the row
-  tensor,  ///< all rows; the scale is given
+  token,   ///< a row; an operator that quantises computes each row's scale, and dequantize reads the scales
+  tensor,  ///< all rows; the caller gives the scale
 };
 
 /// The range of values that the codes cover.
 enum class QuantisationScheme {
-  symmetric,   ///< as far below 0 as above
+  symmetric,   ///< from -r to r: as far below 0 as above
   asymmetric,  ///< from a row's smallest to its largest value, always including 0; int8 and scale=token only
 };
 
-/// The order of the result's elements in memory.
+/// The order of elements in memory: of the result of an operator that quantises, and of the input of dequantize.
 enum class RowLayout {
   row,    ///< row-major
   col32,  ///< blocks of 32 columns, row-major inside
@@ -45,6 +45,7 @@ struct RowQuantisation {
   bool has_zero_points() const { return scheme == QuantisationScheme::asymmetric; }
   /// Whether the operator computes and writes scales.
   bool writes_scales() const { return output != Quantised::none && scale == ScaleScope::token; }
+  /// Whether the operator reads one scale that the caller gives.
   bool reads_scale() const { return output != Quantised::none && scale == ScaleScope::tensor; }
 
   /// The fields that are not at their default, each followed by a comma: "output=fp8_e4m3,".

@@ -1,5 +1,6 @@
-// Compares what a checkpoint says about its own layout with what it is read as. Files do not always name their format,
-// and a file's own words may be wrong. A contradiction is therefore a warning: nothing here changes what is read.
+// Compares what a checkpoint states about its own layout with the layout that the caller reads the checkpoint in. Files
+// do not always name their format, and the statements of a file may be wrong. A contradiction is therefore only a
+// warning: nothing here changes how the weights are read.
 //
 //   W4Evidence evidence({{"config.json", "gptq_v2"}});               // what the files beside the weights state
 //   evidence.add("model.layers.0.mlp.down_proj", {W4Format::gptq, 4, 4096, 32, false}, qzeros);
@@ -19,8 +20,9 @@
 
 namespace cubit {
 
-/// The statements of one file beside the weights: quantize_config.json, or quantization_config of config.json. A member
-/// without a value is not stated, or not stated for every layer.
+/// The statements of one file beside the weights: quantize_config.json, or quantization_config of config.json. The
+/// members have the names of the file's JSON members. A member without a value: the file does not state the value, or
+/// does not state it for every layer.
 struct W4Config {
   std::string file;  ///< the file's name, for the warning
   std::optional<std::string> checkpoint_format = {};
@@ -28,7 +30,7 @@ struct W4Config {
   std::optional<std::int64_t> group_size = {};  ///< -1: one group of all input features
   std::optional<bool> sym = {};
   std::optional<bool> desc_act = {};
-  bool static_groups = false;  ///< with desc_act, groups are in the order of k all the same
+  bool static_groups = false;  ///< with desc_act too, groups follow the order of k, so g_idx is not needed
 };
 
 /// How a layer is read.
@@ -37,7 +39,7 @@ struct W4Reading {
   int bits = 4;
   std::int64_t k = 0;
   std::int64_t groups = 1;
-  /// Whether groups are read from g_idx. Without a value the reading does not depend on the order of groups.
+  /// Whether groups are read from g_idx. Without a value, W4Evidence does not compare desc_act with the reading.
   std::optional<bool> activation_order = {};
   /// Whether compressed-tensors has packed the layer. No other format can read such a layer.
   bool is_packed = false;
@@ -58,7 +60,8 @@ class W4Evidence {
  public:
   explicit W4Evidence(std::vector<W4Config> configs) : configs_(std::move(configs)) {}
 
-  /// Adds a layer. `qzeros` are its stored zeros, empty for a format that stores none. `layer` may be empty.
+  /// Adds a layer. `layer` is the layer's name, for the warning, and may be empty. `qzeros` are the layer's stored
+  /// zeros, and empty for a format that stores none.
   void add(const std::string& layer, const W4Reading& reading, std::span<const std::uint32_t> qzeros) {
     ++layers_;
     if (layers_ == 1) reading_ = reading;
@@ -86,7 +89,7 @@ class W4Evidence {
  private:
   struct Clause {
     std::string text;
-    std::string layer;  ///< the first one
+    std::string layer;  ///< the first layer that the contradiction concerns
     int layers = 1;
   };
 
@@ -97,15 +100,16 @@ class W4Evidence {
     else
       ++found->layers;
   }
-  /// Some layers of several are counted, and the first is named.
+  /// If a contradiction does not concern all layers, the text has the number of its layers and the name of the first.
   std::string text_of_clause(const Clause& clause) const {
     if (clause.layers == layers_) return clause.text;
     return clause.text + " (" + std::to_string(clause.layers) + " of " + std::to_string(layers_) + " layers, first " +
            clause.layer + ")";
   }
 
-  /// A symmetric file stores the middle, and gptq the middle less one. The other version's number in every place is
-  /// what a symmetric file of the other version looks like.
+  /// Compares the layer's zeros with those of a symmetrically quantised file. Every stored zero of such a file is the
+  /// middle code in gptq_v2, and the middle code less one in gptq. If every zero is the number of the other version,
+  /// the file is probably of the other version.
   void add_zeros(const std::string& layer, const W4Reading& reading, std::optional<int> zero) {
     const int middle = 1 << (reading.bits - 1);
     if (reading.is_packed) return;
@@ -127,7 +131,7 @@ class W4Evidence {
     if (config.bits && *config.bits != reading.bits)
       say(layer,
           config.file + " says bits=" + std::to_string(*config.bits) + " and not " + std::to_string(reading.bits));
-    // Activation order allows a slice of k beside the groups of all of k.
+    // With activation order, a row-parallel slice has a part of k and the groups of the whole layer.
     if (!config.group_size || reading.groups < 1 || reading.activation_order.value_or(false)) return;
     const std::int64_t size = *config.group_size == -1 ? reading.k : *config.group_size;
     if (size > 0 && (reading.k + size - 1) / size == reading.groups) return;
@@ -156,7 +160,7 @@ class W4Evidence {
   std::vector<W4Config> configs_;
   std::vector<Clause> clauses_;
   W4Reading reading_;
-  std::string other_;  ///< the format that the evidence names
+  std::string other_;  ///< the format that the last contradiction about formats points to
   int layers_ = 0;
 };
 

@@ -1,13 +1,14 @@
-// Sorts the input features of a layer with activation order by group, so that a kernel needs no g_idx.
+// Sorts the input features of a layer with activation order by group. A kernel then needs no g_idx.
 //
 //   const std::vector<std::int32_t> order = order_by_group(g_idx, sizes);
 //   reorder_inputs(W4Format::gptq, sizes, order, qweight, sorted_qweight, threads);
 //
-// Place i of a sorted layer has the input feature order[i] of the layer as stored. Scales and zeros stay as they are.
-// The sorted layer takes activations in the same order. Either permute_columns reorders the activations before each
-// product, or reorder_outputs gives the layer before the outputs in this order, once. The second way costs nothing at
-// run time. It needs operations between the two layers that treat all features alike, such as an activation function
-// and a gate: down_proj after gate_proj and up_proj, but not q_proj after a residual stream that other layers share.
+// Input feature i of the sorted layer is input feature order[i] of the stored layer. Scales and zeros stay as they are.
+// The sorted layer needs its activations in the same order. There are two ways to reorder the activations. Either
+// permute_columns reorders the activations before each product, or reorder_outputs reorders the output features of the
+// preceding layer once. The second way costs nothing at run time. The second way needs operations between the two
+// layers that treat all features alike, such as an activation function and a gate: it suits down_proj after gate_proj
+// and up_proj, but not q_proj after a residual stream that other layers share.
 #pragma once
 
 #include <cubit/w4_checkpoint.hpp>
@@ -73,7 +74,8 @@ inline void permute_fields(W4Format format, int bits, std::span<const std::int32
   });
 }
 
-/// Reorders the fields of words that are packed along columns: word (i, c) has the fields of rows i * in_word and on.
+/// Reorders the fields of words that are packed along columns: word (i, c) has the fields of column c in the in_word
+/// rows from row i * in_word on.
 inline void permute_fields_of_columns(const W4LayerSizes& sizes, std::span<const std::int32_t> order,
                                       std::span<const std::uint32_t> src, std::span<std::uint32_t> dst, int threads) {
   const auto in_word = static_cast<std::size_t>(sizes.in_word());
@@ -122,9 +124,9 @@ void permute_rows(std::span<const Number> src, std::span<const std::int32_t> ord
 }
 
 /// The input features sorted by group. Features of one group keep their order. Throws Error (invalid argument) if g_idx
-/// has another size than k, names a group that does not exist, or gives a group another number of features than the
-/// groups of a layer in order have, of which the last may be shorter. A row-parallel slice of a layer is such a case:
-/// sort the whole layer.
+/// has another size than k or names a group that does not exist. Also throws unless the groups have the sizes that they
+/// have in a layer without activation order: equally many features, and perhaps fewer in the last group. A row-parallel
+/// slice usually has groups of other sizes; sort the whole layer before you cut it.
 inline std::vector<std::int32_t> order_by_group(std::span<const std::int32_t> g_idx, const W4LayerSizes& sizes) {
   using w4_checkpoint_detail::refuse;
   w4_checkpoint_detail::require_sizes(sizes);
@@ -153,8 +155,10 @@ inline std::vector<std::int32_t> order_by_group(std::span<const std::int32_t> g_
   return order;
 }
 
-/// Puts a layer's input features into an order of k features, on up to `threads` threads. `src` and `dst` have
-/// sizes.qweight_words() words each and do not overlap. Throws Error (invalid argument) for other sizes.
+/// Reorders the input features in the words of qweight, on up to `threads` threads: input feature i of `dst` is input
+/// feature order[i] of `src`. `src` and `dst` have sizes.qweight_words() words each and do not overlap. Throws Error
+/// (invalid argument) for other sizes, for bits that the format does not have, and if `order` is no permutation of k
+/// features.
 inline void reorder_inputs(W4Format format, const W4LayerSizes& sizes, std::span<const std::int32_t> order,
                            std::span<const std::uint32_t> src, std::span<std::uint32_t> dst, int threads) {
   w4_checkpoint_detail::require_bits(format, format, sizes.bits);
@@ -168,8 +172,9 @@ inline void reorder_inputs(W4Format format, const W4LayerSizes& sizes, std::span
     w4_order_detail::permute_fields_of_columns(sizes, order, src, dst, threads);
 }
 
-/// Puts a layer's output features into an order of n features, in the words of qweight. reorder_output_zeros does the
-/// same with qzeros, and permute_columns with scales and with a bias. Otherwise as reorder_inputs.
+/// Reorders the output features in the words of qweight, as reorder_inputs reorders the input features; `order` is a
+/// permutation of n features. Reorder the layer's qzeros with reorder_output_zeros, and its scales and bias with
+/// permute_columns.
 inline void reorder_outputs(W4Format format, const W4LayerSizes& sizes, std::span<const std::int32_t> order,
                             std::span<const std::uint32_t> src, std::span<std::uint32_t> dst, int threads) {
   w4_checkpoint_detail::require_bits(format, format, sizes.bits);
@@ -183,6 +188,8 @@ inline void reorder_outputs(W4Format format, const W4LayerSizes& sizes, std::spa
     permute_columns(src, order, dst);
 }
 
+/// Reorders the output features in the words of qzeros; `src` and `dst` have sizes.qzeros_words() words each. Otherwise
+/// as reorder_outputs.
 inline void reorder_output_zeros(W4Format format, const W4LayerSizes& sizes, std::span<const std::int32_t> order,
                                  std::span<const std::uint32_t> src, std::span<std::uint32_t> dst, int threads) {
   w4_checkpoint_detail::require_bits(format, format, sizes.bits);

@@ -1,8 +1,9 @@
 // Cuts a quantised layer for tensor parallelism: which part of each tensor a rank has.
 //
-// Along n (column-parallel) every tensor is cut. Along k (row-parallel) qweight and g_idx are cut. With activation
-// order the scales and zeros stay whole, and the slice's g_idx names any of the layer's groups; without it they are cut
-// too, and a slice must begin with a group.
+// Along n (column-parallel) qweight, scales, zeros and the bias are cut. Along k (row-parallel) qweight and g_idx are
+// cut. With activation order the scales and zeros stay whole, because the slice's g_idx may name any of the layer's
+// groups. They also stay whole if the layer has one group. Otherwise scales and zeros are cut too, and a slice must
+// consist of whole groups.
 #pragma once
 
 #include <cubit/w4_checkpoint.hpp>
@@ -32,21 +33,21 @@ struct W4Range {
   std::int64_t columns = 0;
 };
 
-/// What a rank has of a layer. bias is [first_n, first_n + n) of the layer's; with W4Cut::rows only one rank may add
-/// it.
+/// The part of a layer that a rank has. The rank's bias is the elements from first_n to first_n + n - 1 of the layer's
+/// bias. With W4Cut::rows only one rank may add the bias.
 struct W4Slice {
   std::int64_t first_n = 0;
   std::int64_t n = 0;
-  std::int64_t first_k = 0;  ///< of activations and g_idx
+  std::int64_t first_k = 0;  ///< first column of the layer's activations, and first element of g_idx
   std::int64_t k = 0;
   W4Range qweight;
   W4Range scales;
-  W4Range qzeros;  ///< of a format that stores zeros
+  W4Range qzeros;  ///< applies only to a format that stores zeros
 };
 
-/// Throws Error (invalid argument) if the layer cannot be cut in this way: n and k of a slice are multiples of 8, and
-/// without activation order a slice along k has whole groups, or all k are one group. A shorter last group therefore
-/// allows no slices along k without activation order.
+/// The slice of a rank. n and k of a slice must be multiples of 8. Without activation order a slice along k must
+/// consist of whole groups, unless one group has all of k. A layer whose last group is shorter therefore cannot be cut
+/// along k without activation order. Throws Error (invalid argument) if the layer cannot be cut in this way.
 inline W4Slice slice_of(W4Format format, const W4LayerSizes& sizes, W4Cut cut, W4Rank rank, bool activation_order) {
   using namespace w4_checkpoint_detail;
   require_sizes(sizes);
@@ -80,8 +81,8 @@ inline W4Slice slice_of(W4Format format, const W4LayerSizes& sizes, W4Cut cut, W
   return slice;
 }
 
-/// Copies a range of a tensor whose rows have `columns` numbers. `dst` has range.rows * range.columns numbers. Throws
-/// Error (invalid argument) for other sizes.
+/// Copies a range of a dense tensor whose rows have `columns` numbers. `dst` has range.rows * range.columns numbers.
+/// Throws Error (invalid argument) if `dst` has another size, or if the tensor is smaller than the range.
 template <class Number>
 void cut_w4(std::span<const Number> src, std::int64_t columns, const W4Range& range, std::span<Number> dst) {
   using namespace w4_checkpoint_detail;

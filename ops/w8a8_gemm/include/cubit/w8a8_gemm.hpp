@@ -20,18 +20,18 @@ enum class W8Element {
 enum class W8Output {
   fp16,
   bf16,
-  int32,  ///< the sums of int8, without scales
-  int8,   ///< quantised by one given scale
-  fp8_e4m3,
+  int32,     ///< the sums of int8, without scales
+  int8,      ///< quantised by one given scale
+  fp8_e4m3,  ///< quantised by one given scale
 };
 
-/// Bytes that are stored beside an output of 16 bits.
+/// Type of the bytes that a launch stores in addition to an output of 16 bits.
 enum class SecondOutput { none, int8, fp8_e4m3 };
 
-/// How tensor cores add up products of e4m3, of which they keep about 13 bits below the largest addend.
+/// How products of e4m3 are added up. An addition in the tensor cores keeps about 13 bits below the largest addend.
 enum class Fp8Accumulation {
-  fast,      ///< all of k in the tensor cores' accumulators
-  promoted,  ///< 128 values along k at a time, whose sums fp32 additions add up
+  fast,      ///< the tensor cores add up all of k
+  promoted,  ///< the tensor cores add up 128 values along k at a time, and fp32 additions add up these sums
 };
 
 /// Elements of the activations that share a scale.
@@ -40,22 +40,25 @@ enum class TokenScale { token, tensor };
 enum class ChannelScale { channel, tensor };
 
 /// Multiplies 8-bit activations by 8-bit weights. Without tile_m the descriptor names a set of kernels, and each launch
-/// takes one of them. Text form: w8a8_gemm:output=int8,bias=true   (fields at their default are left out)
+/// takes the kernel of the set that is fastest for its sizes.
+/// Text form: w8a8_gemm:output=int8,bias=true   (fields at their default are left out)
 struct W8a8Gemm {
   W8Element element = W8Element::int8;
   W8Output output = W8Output::fp16;
-  SecondOutput second_output = SecondOutput::none;     ///< of an output of 16 bits, quantised by one given scale
-  Fp8Accumulation accumulate = Fp8Accumulation::fast;  ///< of element=fp8_e4m3; sums of int8 are exact
+  SecondOutput second_output = SecondOutput::none;     ///< only with an output of 16 bits
+  Fp8Accumulation accumulate = Fp8Accumulation::fast;  ///< only for element=fp8_e4m3; sums of int8 are exact
   TokenScale activation_scale = TokenScale::token;
   ChannelScale weight_scale = ChannelScale::channel;
-  bool zero_points = false;  ///< of activations of int8, as many as there are scales
-  int tile_m = 0;    ///< rows of a tile: 8, 16, 32, 64, 128, 192 or 256; every value serves any m. 0 ("auto"): a set's
-  int tile_n = 256;  ///< columns of a tile: no field, because no other number is served
+  bool zero_points = false;  ///< activations of int8 have zero points, as many as there are scales
+  /// Rows that a block computes: 8, 16, 32 or 64, and on sm_90a also 128, 192 and 256. Every value serves any m. 0
+  /// ("auto"): the descriptor names a set.
+  int tile_m = 0;
+  int tile_n = 256;  ///< columns that a block computes: always 256, so the text has no such field
   GemmFunction function = GemmFunction::none;
   bool bias = false;
   bool residual = false;
-  Element addend = Element::fp16;  ///< type of bias and residual beside an 8-bit output; else they have the output's
-  bool atomic_splits = false;      ///< launches may ask for CUBIT_W8A8_SPLIT_K_ATOMIC
+  Element addend = Element::fp16;  ///< type of bias and residual with an 8-bit output; with a 16-bit output, its type
+  bool atomic_splits = false;      ///< launches may ask for CUBIT_W8A8_SPLIT_K_ATOMIC; not in family sm90_persistent
   std::string family = "auto";     ///< kernel family, such as "sm80"
 
   auto operator<=>(const W8a8Gemm&) const = default;
