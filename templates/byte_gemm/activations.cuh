@@ -1,7 +1,7 @@
-// Activation operand of bytes in natural order along k, which ldmatrix loads from shared memory.
+// Activation operand of bytes. The bytes are in natural order along k, and ldmatrix loads them from shared memory.
 //
-// A step is 64 bytes along k whatever the type, so that the loads are those of 16-bit activations. Interface of an
-// activation operand: see word_activations.cuh.
+// A step is 64 bytes along k for values of 8 and of 16 bits, so bytes are loaded exactly as 16-bit activations are.
+// Interface of an activation operand: see word_activations.cuh.
 #pragma once
 
 #include "gemm/matrix_activations.cuh"

@@ -1,4 +1,4 @@
-// Output types of GEMMs that store bytes. Interface of an output type: see gemm/epilogue.cuh.
+// Output types with bytes for the loop with mma.sync. Interface of an output type: see gemm/epilogue.cuh.
 #pragma once
 
 #include "byte_gemm/arguments.h"
@@ -19,7 +19,7 @@ struct ByteOutputs {
   }
 };
 
-/// 16-bit outputs, and the bytes that one given scale makes of each output as it is stored.
+/// 16-bit outputs, and a second output: each output, rounded to 16 bits and quantised to a byte with one given scale.
 template <class Element, class Range>
 struct HalfAndByteOutputs {
   static __device__ __forceinline__ void store(const GemmArguments& args, int row, int column,

@@ -1,4 +1,4 @@
-// Output types of the persistent GEMM that stores bytes. Interface of an output type: see gemm/staged_epilogue.cuh.
+// Output types with bytes for the persistent GEMM. Interface of an output type: see gemm/staged_epilogue.cuh.
 #pragma once
 
 #include "byte_gemm/arguments.h"
@@ -9,7 +9,7 @@
 
 namespace cubit {
 
-/// Bytes that one given scale quantises. `Range` is one of core/given_scale.cuh.
+/// Outputs that are quantised to bytes with one given scale. `Range` is a range type of core/given_scale.cuh.
 template <class Range>
 class PackedBytes {
  public:
@@ -28,7 +28,7 @@ class PackedBytes {
   QuantisedBytes<Range> quantise_;
 };
 
-/// 16-bit outputs, and the bytes that one given scale makes of each output as it is stored.
+/// 16-bit outputs, and a second output: each output, rounded to 16 bits and quantised to a byte with one given scale.
 template <class Element, class Range>
 class PackedHalvesAndBytes : public PackedHalves<Element> {
  public:

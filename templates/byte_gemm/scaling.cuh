@@ -1,7 +1,7 @@
-// Scaling roles for products of bytes: the accumulators are the sums that split-K merges, and the epilogue scales them.
-// Interface of a scaling role: see gemm/scaling.cuh.
+// Scaling roles for products of bytes: split-K merges unscaled sums, and the complete sums are scaled just before the
+// epilogue. Interface of a scaling role: see gemm/scaling.cuh.
 //
-// Integer sums are exact, so that their split-K slices may be added in any order.
+// Integer sums are exact, so their split-K slices may be added in any order.
 #pragma once
 
 #include "byte_gemm/arguments.h"
@@ -11,16 +11,16 @@
 
 namespace cubit {
 
-/// value = (sum · scale of the activations) · scale of the weights, both products rounded to fp32. As the flags say, a
-/// scale is one number, or one number for each token and for each channel (column). `Zeros` are those of
-/// zero_points.cuh.
+/// value = (sum · scale of the activations) · scale of the weights. `Zeros` (zero_points.cuh) corrects the sum first.
+/// The corrected sum and both products are rounded to fp32. kTokenScales: each token has its own activation scale, else
+/// one number serves all tokens. kChannelScales: each column has its own weight scale, else one serves all columns.
 template <class Accumulator, bool kTokenScales, bool kChannelScales, class Zeros = NoZeroPoints>
 struct ScaledSums : UnscaledSums {
   using Sum = Accumulator;
 
   class Values {
    public:
-    /// The loads are not volatile: without a gate the compiler removes those of the up-projection columns.
+    /// The loads are not volatile, so without a gate the compiler removes the unused loads for up-projection columns.
     __device__ __forceinline__ Values(const GemmArguments& args, int row, int column)
         : zeros_(static_cast<const ByteGemmArguments&>(args), row, column) {
       const auto& own = static_cast<const ByteGemmArguments&>(args);
@@ -55,7 +55,7 @@ struct ScaledSums : UnscaledSums {
       load(channels_[0], args.scales, kChannelScales ? columns[0] : 0);
       load(channels_[1], args.scales, kChannelScales ? columns[1] : 0);
     }
-    /// The last token's scale and zero point stand for those of tokens that do not exist.
+    /// Tokens beyond the last one get the last token's scale and zero point.
     __device__ __forceinline__ void load_tokens(const PersistentGemmArguments& args, int token) {
       const auto& all = static_cast<const PersistentByteArguments&>(args);
 #pragma unroll
@@ -83,8 +83,8 @@ struct ScaledSums : UnscaledSums {
   };
 };
 
-/// The same of sums that are added up stage by stage: the products of a stage of 128 values along k have accumulators
-/// of their own, which fp32 additions add to the sums.
+/// ScaledSums with promoted accumulation: the products of each stage of 128 values along k have accumulators of their
+/// own, and fp32 additions add these to the sums. In the persistent loop PromotedProduct does so instead of add().
 template <bool kTokenScales, bool kChannelScales>
 struct PromotedSums : ScaledSums<float, kTokenScales, kChannelScales> {
   static constexpr bool kScalesGroups = true;

@@ -10,8 +10,8 @@
 
 namespace cubit {
 
-/// kPromotes: the products of a stage are a unit of their own, whose accumulators the sums take at its end. See
-/// PromotedProduct in gemm/warpgroup_product.cuh.
+/// kPromotes: each stage has accumulators of its own, which are added to the sums when the stage's products are
+/// complete. See PromotedProduct in gemm/warpgroup_product.cuh.
 template <bool kGated, bool kPromotes>
 struct SharedBytes : DenseOperand<kGated, byte_lanes::kStageK> {
   using Arguments = PersistentByteArguments;

@@ -60,8 +60,8 @@ class ByteRowCopies {
   static constexpr int kRowVectors = byte_lanes::kStageK / 16;
   static constexpr int kRowsAtOnce = Block::kThreads / kRowVectors;
   static constexpr int kCopies = Block::kColumns / kRowsAtOnce;
-  // From copy to copy a thread's row changes by whole groups of 8. Neither the swizzle nor the order of columns then
-  // depends on the thread: see place() and fetch().
+  // A thread's rows are whole groups of 8 rows apart. The distance in the stage and the distance in columns between two
+  // copies therefore do not depend on the thread: see place() and fetch().
   static_assert(kRowsAtOnce == 8 || kRowsAtOnce == 16 || kRowsAtOnce == 32);
 
   static __device__ __forceinline__ constexpr gemm_lanes::Place vector(int i, int thread) {
@@ -71,11 +71,11 @@ class ByteRowCopies {
   __device__ __forceinline__ uint32 place(int i) const { return place_ + kAt(vector(i, 0).row, 0); }
 
   const ByteGemmArguments& args_;
-  const char* src_;  // of the thread's bytes of column 0 in the next stage
-  uint32 place_;     // of copy 0
+  const char* src_;  // source of the thread's bytes in column 0 of the weights, for the next stage
+  uint32 place_;     // offset in a stage of copy 0
   int column_tile_;
-  int column_;  // of copy 0 in the block
-  int k_;       // offset along k of the thread's vectors
+  int column_;  // column of copy 0 in the block
+  int k_;       // offset in a stage, along k, of the thread's vectors
   typename Block::Copies::template Pieces<16, kCopies> held_;
 };
 

@@ -3,10 +3,10 @@
 //
 // Interface of zero points:
 //   Values(args, row, column)        what the sums of a row need, from `column` of the weights on. Its operator()(sum,
-//                                    i) is the sum of column `column` + i, i < 4, in fp32
-//   Features<blocks>(args, columns)  the same in the persistent loop, of a lane's two features and 2 · blocks tokens.
-//                                    load_token(args, i, token) loads what token i of the lane needs. value(sum, row,
-//                                    i) is the sum of feature `row` and token i. One zero point for all is token 0's
+//                                    i) returns the corrected sum of column `column` + i, i < 4, rounded to fp32
+//   Features<blocks>(args, columns)  the same in the persistent loop, for a lane's two features and 2 · blocks tokens.
+//                                    load_token(args, i, token) loads what the lane's token i needs. value(sum, row,
+//                                    i) returns the corrected sum. With one zero point for all tokens, i is 0
 #pragma once
 
 #include "byte_gemm/arguments.h"
@@ -57,7 +57,7 @@ struct ZeroPoints {
    public:
     __device__ __forceinline__ Features(const ByteTensors& args, const int (&columns)[2])
         : weights_{args.weight_sums[columns[0]], args.weight_sums[columns[1]]} {}
-    /// Loads zero point `i` of the lane, which is that of `token`.
+    /// Loads the zero point of the lane's token `i`, which is activation_zeros[token].
     __device__ __forceinline__ void load_token(const ByteTensors& args, int i, int token) {
       zeros_[i] = args.activation_zeros[token];
     }

@@ -10,9 +10,9 @@
 
 namespace cubit {
 
-/// Encoding of signed bytes. Interface of an encoding: encode(values) rounds four values; unless kSaturates is true,
-/// the values must round to numbers within ±kLargest. decode(values, word) is the inverse. byte_of_none(x) stands for
-/// an x that is an infinity or NaN.
+/// Encoding of signed bytes; -128 is encoded as well. Interface of an encoding: encode(values) rounds four values.
+/// Unless kSaturates is true, each must round to a number that the type has. kLargest is the largest number.
+/// decode(values, word) is the inverse. byte_of_none(x) is the byte for an x that is an infinity or NaN.
 struct Int8Code {
   static constexpr float kLargest = 127.f;
   static constexpr bool kSaturates = false;
@@ -29,7 +29,7 @@ struct Int8Code {
   static __device__ __forceinline__ void decode(float (&values)[4], uint32 word) {
     const uint32 biased = word ^ 0x80808080u;  // adds 128 to each byte
 #pragma unroll
-    for (int i = 0; i < 4; ++i)  // 2^23 + byte
+    for (int i = 0; i < 4; ++i)  // 2^23 + biased byte
       values[i] = __uint_as_float(__byte_perm(biased, 0x4b000000u, 0x7440 + i)) - 8388736.f;
   }
 };
@@ -77,7 +77,7 @@ struct Fp8Code {
   }
 
  private:
-  /// Turns -0 into +0, because a quotient by reciprocal may have either sign.
+  /// Turns -0 into +0, because a zero that was computed with a reciprocal may have either sign.
   static __device__ __forceinline__ float positive(float value) { return value + 0.f; }
 
   static __device__ __forceinline__ uint32 pair(float low, float high) {

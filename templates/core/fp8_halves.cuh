@@ -3,8 +3,8 @@
 // An e5m2 byte is the upper byte of an fp16. An e4m3 byte is converted by an instruction if the architecture has one.
 // Otherwise the byte is also made the upper byte of an fp16, and its exponent and fraction are shifted right by one
 // bit; the fp16 is then 2^8 times smaller than the e4m3 number. The NaN codes of e4m3, 0x7f and 0xff, follow the
-// largest number, 448: they become ±1.875 where 448 becomes 1.75. A factor of 36864 makes an infinity of 1.875 alone,
-// and zero times infinity, added to the pair, is NaN. Zero times any other product changes nothing.
+// largest number, 448: they become ±1.875, and 448 becomes 1.75. Times 36864, only ±1.875 overflows to infinity. Zero
+// times that product is then added to the value: zero times infinity gives NaN, and all other products add zero.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (prmt, cvt from e4m3x2), "Half Precision Floating Point
 // Instructions" (mul, fma).

@@ -7,9 +7,9 @@
 namespace cubit {
 
 /// x / divisor for 16-bit dividends x and a divisor from 2^-100 to 2^121, if the magnitude of the quotient is from
-/// 2^-20 to 2^20: a product with the correctly rounded reciprocal, and one step that corrects the product by its exact
-/// remainder. A smaller quotient may be off by its last bits. tests/ops compares the result with a division for every
-/// dividend and every divisor close to which a wrong rounding could change an 8-bit result.
+/// 2^-20 to 2^20: a product with the correctly rounded reciprocal, corrected once by its exact remainder. A smaller
+/// quotient may be off by its last bits. tests/ops compares the result with a division where the quotient is close to a
+/// tie of 8-bit results, for 11-bit dividends. That test has no fp32 dividends, which QuantisedBytes divides as well.
 class Quotient {
  public:
   __device__ __forceinline__ explicit Quotient(float divisor)

@@ -1,4 +1,4 @@
-// Copies of activations for the loop with mma.sync (sm80_gemm.cuh): every thread copies 16-byte vectors of rows.
+// Copies of activations for the loop with mma.sync (sm80_gemm.cuh): threads copy 16-byte vectors of rows.
 //
 // The class issues the copies of one stage after another; whatever does not change from stage to stage is computed
 // once. Rows and values along k that do not exist are not read; they arrive as zeros.
@@ -63,7 +63,7 @@ class ActivationCopies {
   static constexpr int kRowBytes = Block::kStageK * Block::kValueBytes;
   static constexpr int kRowVectors = kRowBytes / 16;
   static constexpr bool kAllTakePart = Block::kThreads <= Block::kRows * kRowVectors;
-  // Rows that all threads copy with one vector each.
+  // Rows that are copied if each thread that takes part copies one vector.
   static constexpr int kRowsAtOnce = kAllTakePart ? Block::kThreads / kRowVectors : Block::kRows;
   static constexpr int kCopies = Block::kRows / kRowsAtOnce;
   // Copies after which the swizzle repeats: rows are swizzled within 8.
@@ -74,7 +74,7 @@ class ActivationCopies {
     return gemm_lanes::copied_vector(i, thread, Block::kThreads, kRowVectors, 16);
   }
 
-  /// A tile of 8 rows has fewer vectors than eight warps have threads.
+  /// Not every thread takes part if the tile has fewer vectors than the ring has threads, as with few rows.
   static __device__ __forceinline__ bool takes_part() {
     return kAllTakePart || Block::ring_thread() < Block::kRows * kRowVectors;
   }

@@ -1,6 +1,6 @@
-// Activation operand in natural order along k, which ldmatrix loads from shared memory.
+// Activation operand for values in natural order along k: ldmatrix loads the values from shared memory.
 //
-// Interface of an activation operand: see word_activations.cuh. wgmma reads natural order as it is, so that nothing is
+// Interface of an activation operand: see word_activations.cuh. wgmma needs natural order too, so no activations are
 // reordered.
 #pragma once
 
@@ -17,8 +17,8 @@ struct MatrixActivations {
   static constexpr bool kNeedsReorder = false;
 
   struct Places {
-    // Offsets for even and odd steps. Two are needed, because the swizzle of 256-byte rows changes an address bit
-    // between them.
+    // Offsets for even and odd steps. Even and odd steps differ in an address bit that the swizzle changes, so the
+    // distance between the two offsets depends on the lane.
     uint32 of[2];
   };
 
@@ -41,7 +41,7 @@ struct MatrixActivations {
     return kAt(first.row, first.byte);
   }
 
-  /// The load is always repeated, because the compiler never merges two ldmatrix instructions.
+  /// Each call loads from shared memory, because the compiler never merges two ldmatrix instructions.
   template <bool /*kAgain*/>
   static __device__ __forceinline__ void load_narrow(uint32 (&b)[4], uint32 lane_activations, int tile, int step) {
     const auto at = [](int t, int i) {

@@ -1,7 +1,7 @@
 // Partial sums of the slices of k: how warps store them, learn which warp is last, and add them in a fixed order.
 //
-// RowSums are a lane's sums of 8 rows of a strip: two times four. Outside of registers four sums are 16 bytes per lane,
-// and a warp's sums are [four sums][lane]. Sums are floats or integers (see scaling.cuh).
+// RowSums are a lane's sums of 8 rows of a strip: two times four. In memory a warp's sums are [four sums][lane], with
+// 16 bytes per lane; the atomic merge alone stores [sum][lane]. Sums are floats or integers (see scaling.cuh).
 //
 // Merge: every warp stores its partial sums and arrives at a counter. The last warp to arrive reads the partial sums of
 // all slices in the order of the slices, so the result does not depend on which warp is last. That warp also sets the
@@ -9,8 +9,8 @@
 //
 // Atomic merge, only if the launch requests it: partial sums are added in order of arrival (begin_atomic_sums). Among
 // the warps with the same columns, the first warp stores its sums, so the workspace need not be zeroed. The other warps
-// wait for this store and then add their sums by atomics. The last warp reads a single sum, whose bits differ from run
-// to run.
+// wait for this store and then add their sums by atomics. The last warp reads totals. Float totals may differ from run
+// to run in their last bits; integer totals do not.
 //
 // PTX ISA, "Memory Consistency Model": bar.warp.sync orders the stores of a warp before the atom.acq_rel of one of its
 // lanes. The last warp observes that atom, which orders the stores before the last warp's loads. The loads of its other
@@ -22,9 +22,9 @@
 
 namespace cubit {
 
-constexpr int kFourSumsBytes = 16 * kWarpSize;  // of a warp
+constexpr int kFourSumsBytes = 16 * kWarpSize;  // four sums of each lane of a warp
 
-/// A sum as it travels through memory, as the bits of a float.
+/// Partial sums are stored as floats. These functions convert between a sum and the float with the same bits.
 template <class Sum>
 __device__ __forceinline__ float bits_of(const Sum& sum) {
   static_assert(sizeof(Sum) == 4);

@@ -5,7 +5,7 @@
 //
 // Interface of a scaling role:
 //   Sum            type of a sum, of 4 bytes
-//   kScalesGroups  true if products end with each quantisation group, within a stage, and are scaled there
+//   kScalesGroups  true if add() takes the products of each quantisation group (with PromotedSums, of each stage)
 //   kScalesEnd     true if the products of all stages are scaled together, at the end of a work tile
 //   add(sums, products, scales)         sums += scales · products, for the accumulators of 8 rows of a strip. `scales`
 //                                       are those of the lane's four columns, from the weight operand
@@ -23,7 +23,7 @@
 
 namespace cubit {
 
-/// Operands that are scaled before they are multiplied: the sums are the values.
+/// Operands without scales, or scaled before they are multiplied: the sums are the values.
 struct UnscaledSums {
   using Sum = float;
   static constexpr bool kScalesGroups = false;

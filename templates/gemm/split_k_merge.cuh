@@ -1,4 +1,4 @@
-// Merge of the partial sums of a tile whose k several blocks or warps have divided among them, and the output's store.
+// Merges the partial sums of a tile whose k is divided among several blocks or warps, and stores the tile's output.
 //
 // - Split-K and stream-K: every warp stores its sums. Among the warps with the same columns and rows, the last one to
 //   arrive at their counter adds all slices in order. The result does not depend on which warp is last. See
@@ -23,7 +23,7 @@
 
 namespace cubit {
 
-// Number of RowSums that a warp merges together, and number of slices whose loads of them are in flight together.
+// Number of RowSums that a warp merges together, and number of slices whose RowSums are loaded at the same time.
 constexpr int kMergedTiles = plan::kMergedTiles;
 constexpr int kAddedSplits = kMergedTiles > 2 ? 4 : 8;
 static_assert(kWarpStrips * kRowTiles % kMergedTiles == 0);
@@ -67,9 +67,9 @@ __device__ __forceinline__ void merge_splits(const GemmArguments& args, const Wo
   }
 }
 
-/// Merges partial sums in order of arrival. The block must have no other work tile. A tile has one place for its sums,
-/// per warp [accumulator][lane], and one counter per warp. With a gated epilogue these counters are followed by one
-/// counter per pair of gate and up-projection warps.
+/// Merges partial sums in order of arrival. The block must have no further work tile. A tile has one place for its
+/// sums, [warp][sum][lane] with 4 bytes per lane, and one counter per warp. With a gated epilogue these counters are
+/// followed by one counter per pair of gate and up-projection warps.
 __device__ __forceinline__ void merge_atomically(const GemmArguments& args, const WorkTile& work_tile,
                                                  const Sums& sums) {
   constexpr int kValues = 8 * kWarpStrips * kRowTiles;  // values per lane
@@ -136,8 +136,8 @@ __device__ __forceinline__ void add_previous_splits(const GemmArguments& args, c
   }
 }
 
-/// sums += the partial sums of all warps of the block, in the order of the warps. The sums lie in shared memory from
-/// `src` on.
+/// sums += the partial sums of all warps of the block, in the order of the warps. `src` is this lane's address, in
+/// shared memory, of the partial sums of warp 0.
 __device__ __forceinline__ void add_warps(RowSums& sums, uint32 src) {
 #pragma unroll
   for (int warp = 0; warp < plan::kPartitionsK; ++warp) {
@@ -156,8 +156,8 @@ constexpr int kOutputFragments = kWarpStrips * kRowTiles / (plan::Epilogue::kGat
 constexpr int kFragmentBytes = 2 * kFourSumsBytes;  // sums of one fragment
 
 /// Stores the block's sums of one output fragment; with a gated epilogue, those of its up-projection columns as well.
-/// Returns true in the last warp to arrive among the warps with the same fragment of other slices of k. `sums` then
-/// hold the total of all slices.
+/// Returns true in the last warp to arrive among the warps that have this fragment in the slices of k. `sums`, and with
+/// a gated epilogue `up_sums`, then hold the totals of all slices.
 __device__ __forceinline__ bool merge_fragment(const GemmArguments& args, const WorkTile& work_tile, int fragment,
                                                RowSums (&sums)[1], RowSums (&up_sums)[1]) {
   constexpr int kAtOnce = 8;
@@ -216,8 +216,8 @@ __device__ __forceinline__ void merge_warps(const GemmArguments& args, const Wor
   }
 }
 
-/// Merges the sums of a work tile as the schedule requires and stores the output. `shared` is the address that
-/// store_output may overwrite.
+/// Merges the sums of a work tile as the schedule requires and stores the output. merge_warps and store_output may
+/// overwrite shared memory from address `shared` on.
 template <class Scheduler>
 __device__ __forceinline__ void finish_work_tile(const GemmArguments& args, const Scheduler& scheduler,
                                                  const WorkTile& work_tile, uint32 shared, Sums& sums) {

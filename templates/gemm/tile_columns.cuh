@@ -9,11 +9,11 @@ namespace cubit {
 
 /// Columns are counted through all layers.
 struct TileColumns {
-  int shift;  ///< of the tile's columns, against the columns that it would have if every tile were whole
-  int end;    ///< of the columns of the tile's layer
+  int shift;  ///< tile · kColumns + shift is the tile's first column; negative behind a layer that ends in a tail tile
+  int end;    ///< column behind the last column of the tile's layer
 };
 
-/// kColumns: columns of a whole tile.
+/// kColumns: columns of a full tile.
 template <int kColumns>
 __device__ __forceinline__ TileColumns columns_of_tile(const GemmArguments& args, int /*tile*/) {
   return {0, args.n};

@@ -2,14 +2,14 @@
 // values that its words of weights are multiplied with.
 //
 // The product does not depend on the order of values along k, as long as both operands have the same order. Words of 8
-// nibbles yield the pairs (j, j + 4) of values along k (w4_words_by_k.cuh), so that the same pairs of activations are
-// picked (kPicksPairs). Words of 4 bytes need no picking. A step is 64 bytes along k and has two products p. Product p
-// has registers 2 p and 2 p + 1 of the operand.
+// nibbles yield the pairs (j, j + 4) of values along k (w4_words_by_k.cuh), so load() picks the same pairs of
+// activations (kPicksPairs). Words of 4 bytes need no picking. A step is 64 bytes along k and has two products, p = 0
+// and p = 1. Product p has registers 2 p and 2 p + 1 of the operand.
 //
-// wgmma reads the activations from shared memory instead (sm90_gemm.cuh), in the order of the rows. The activations are
-// therefore reordered there, by each block or once per launch. With r = lane / 4 and c = lane % 4: an even step s and
-// the next step have 8 rows of words, that is 64 values along k. With kSpread, lane (r, c) takes the word of row 2c in
-// the even step, and the word of row 2c + 1 in the next step. Position 2c + h of product p of step s, with h = 0 or 1,
+// wgmma (sm90_gemm.cuh) reads rows of activations from shared memory, so the rows are reordered: by each block, or once
+// per launch for all blocks (reordered_activations.cuh). With r = lane / 4 and c = lane % 4: an even step s and the
+// next step have 8 rows of words, that is 64 values along k. With kSpread, lane (r, c) takes the word of row 2c in the
+// even step, and the word of row 2c + 1 in the next step. Position 2c + h of product p of step s, with h = 0 or 1,
 // therefore is value 8 (2c + s % 2) + 2p + 4h of the 64. Position 8 + 2c + h is the next value. Without kSpread the
 // rows of a step are neighbours, and position 2c + h is value 8 (4 (s % 2) + c) + 2p + 4h.
 //
@@ -18,9 +18,9 @@
 //   Places, places(lane)           offsets where the lane's accesses to the first 8 rows begin
 //   load(b, activations, places, tile, step)   the B operands of rows 8 · tile … 8 · tile + 7 for both products of a
 //                                  step; `activations` is the address of the stage's activations
-// and if a warp has all rows and columns of a narrow block (sm90_narrow_gemm.cuh), where registers are scarce:
+// In narrow blocks (sm90_narrow_gemm.cuh) a warp has all rows and columns, and registers are scarce. In addition:
 //   narrow_place()                 the only offset that the lane keeps
-//   load_narrow<kAgain>(b, lane_activations, tile, step)   as load(); `lane_activations` is the address at the offset.
+//   load_narrow<kAgain>(b, lane_activations, tile, step)   as load(); `lane_activations` is the address at that offset.
 //                                  kAgain: the load is repeated, although the compiler could keep the values of an
 //                                  earlier load in registers
 // Interface of an activation operand of the loop with wgmma:

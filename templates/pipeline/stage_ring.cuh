@@ -1,8 +1,8 @@
-// Ring of pipeline stages that producer warps fill by TMA: addresses of the stages and of their mbarriers.
+// Ring of pipeline stages that producer warps fill by TMA or cp.async: addresses of the stages and of their mbarriers.
 //
 // Each stage has a `full` and an `empty` mbarrier. A producer waits at `empty` until the consumers have read the stage,
-// and consumers wait at `full` until all copies have arrived. The first wait of a producer at `empty` returns at once,
-// because its parity is that of the phase before the first.
+// and consumers wait at `full` until all copies have arrived. A producer waits at `empty` with the opposite parity of
+// its place. Its waits in the first round of the ring therefore name the phase before the first, and return at once.
 #pragma once
 
 #include "core/bulk_copies.cuh"
@@ -11,7 +11,7 @@
 namespace cubit {
 
 /// Place in the ring and phase of its barriers, in one register; advance<kSteps>() moves kSteps stages on. RingPlace
-/// takes two registers and less arithmetic.
+/// (bulk_copies.cuh) takes two registers and less arithmetic.
 template <int kCount>
 struct RoundPlace {
   int number;  // index in two rounds of the ring
@@ -34,7 +34,7 @@ __device__ __forceinline__ int index_of(RoundPlace<kCount> place) {
   return place.index();
 }
 
-/// kBarriersAt: offset of the first stage's mbarriers. kBarrierBytes: bytes of the mbarriers of a stage, at least 16.
+/// kBarriersAt: offset of the first stage's mbarriers. kBarrierBytes: bytes of a stage's mbarriers, 8 each.
 template <int kStageBytes, int kBarriersAt, int kBarrierBytes>
 struct StageRing {
   uint32 base;

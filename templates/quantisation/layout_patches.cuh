@@ -1,7 +1,7 @@
 // Layouts of matrices of bytes as threads see them: patches of four rows and 16 columns.
 //
-// The rows of a patch are 8 R + p + 2 i, i = 0 … 3, of one parity p. In every layout a patch is four contiguous vectors
-// of 16 bytes:
+// The rows of a patch are 8 R + p + 2 i, i = 0 … 3, of one parity p. In every layout a patch is four vectors, each of
+// 16 contiguous bytes:
 //   kHoldsRows true    vector i has the 16 columns of row i
 //   kHoldsRows false   vector i has the columns 4 i … 4 i + 3 of all four rows
 // offset(stride, patch, i) is the byte offset of vector i. `stride` is the distance between rows, or between blocks of
@@ -14,8 +14,8 @@ namespace cubit {
 
 inline constexpr int kPatchVectors = 4;
 
-/// The place of a patch. Two patches have the columns of a block, the next two the rows of the other parity; then
-/// follows the next block of 32 columns, and after the last block the next group of 8 rows.
+/// The place of patch `index`. Two patches cover the 32 columns of a block for the even rows of a group of 8 rows, and
+/// the next two cover the odd rows. The next block of 32 columns follows, and after the last block the next group.
 class LayoutPatch {
  public:
   __device__ __forceinline__ LayoutPatch(int64 index, int blocks)
@@ -54,7 +54,7 @@ struct Col32Patches {
   }
 };
 
-/// COL32_2R_4R4: 32 bytes of each row; 1024 bytes hold 32 rows in another order.
+/// COL32_2R_4R4: 32 bytes of each row; 1024 bytes hold 32 rows of a block, not in ascending order.
 struct Col32RowsPatches {
   static constexpr bool kHoldsRows = true;
   static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {

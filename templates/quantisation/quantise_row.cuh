@@ -1,4 +1,4 @@
-// Quantises a row that is in registers, and stores the row with its scale.
+// Quantises a row that is in registers, and stores the row, with its scale if the kernel writes scales.
 #pragma once
 
 #include "quantisation/quantised_rows.h"
@@ -7,7 +7,7 @@
 
 namespace cubit {
 
-/// Stores the row that `threads` hold in `row`. All threads of the block call the function together.
+/// Stores `row`, quantised unless Scaling is Unquantised. All threads of the block call the function together.
 template <class Scaling, class Layout, class Element>
 __device__ __forceinline__ void quantise_row(const QuantisedRows& result, const RowValues<Element>& row,
                                              const RowThreads& threads) {

@@ -1,8 +1,8 @@
 // Distribution of rows over threads, and reductions over the threads of a row.
 //
 // A row has one to 32 warps. Thread t of a row with n threads takes the vectors t, t + n, … of 16 columns each. Rows of
-// one or two warps share a block of four warps; a longer row has a block of its own. A reduction needs one barrier if
-// some row has more than one warp.
+// one or two warps share a block of four warps; a longer row has a block of its own. All rows of a launch have the same
+// number of warps. A reduction needs one barrier if that number is above one.
 //
 // PTX ISA: "shfl.sync", "redux.sync", "bar.sync".
 #pragma once
@@ -15,8 +15,8 @@ namespace cubit {
 inline constexpr int kVectorColumns = 16;  // 32 bytes of input, 16 bytes of quantised output
 inline constexpr int kMostRowThreads = 1024;
 
-/// One number for each warp of a block. Each reduction of a kernel needs an exchange of its own, because a warp may
-/// still read the previous one.
+/// One number for each warp of a block. Each reduction of a kernel needs a RowExchange of its own, because a warp may
+/// still read the RowExchange of the previous reduction.
 struct RowExchange {
   uint32 values[kMostRowThreads / kWarpSize];
 };
@@ -41,8 +41,8 @@ class RowThreads {
   __device__ __forceinline__ bool has(int i) const { return exists() && column(i) < shape_.columns; }
   __device__ __forceinline__ int columns() const { return shape_.columns; }
 
-  /// The largest number of the threads of each row, and the sum of floats. Every thread receives its row's result. All
-  /// threads of the block call the function together. The order of a sum depends on the launch alone.
+  /// Reductions over the threads of each row: the largest of unsigned numbers, and the sum of floats. Every thread
+  /// receives its row's result. All threads of the block call these functions. Only the launch decides a sum's order.
   __device__ __forceinline__ uint32 largest(uint32 value, RowExchange& exchange) const {
     return over_row(value, exchange, [](uint32 own) { return largest_of_warp(own); });
   }
@@ -57,7 +57,7 @@ class RowThreads {
   __device__ __forceinline__ int rows_per_block() const {
     return shape_.row_shift == kRowPerBlock ? 1 : kSharedBlockWarps >> shape_.row_shift;
   }
-  /// Combines a value over the threads of each row by over_warp, which ignores zeros.
+  /// Combines a value over the threads of each row by over_warp. A value of 0 must not change over_warp's result.
   template <class OverWarp>
   __device__ __forceinline__ uint32 over_row(uint32 value, RowExchange& exchange, OverWarp over_warp) const {
     value = over_warp(value);

@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_row_word(char* dst, int64 row, uint32 word
 
 __device__ __forceinline__ uint32 larger(uint32 a, uint32 b) { return a > b ? a : b; }
 
-/// The larger of the bits, as unsigned numbers, of the two values of a pair as floats.
+/// Converts both values of a pair to floats, and returns the larger of their bits as unsigned numbers.
 template <class Element>
 __device__ __forceinline__ uint32 larger_bits(uint32 pair) {
   return larger(__float_as_uint(Pair<Element>::low(pair)), __float_as_uint(Pair<Element>::high(pair)));
@@ -159,7 +159,7 @@ class RowScaleAndZero {
 
   // Bits of floats; until reduce(), pairs of values if the architecture compares pairs. Positive floats are ordered as
   // integers are; negative floats, read as unsigned integers, grow with their magnitude. NaN lies beyond infinity of
-  // its sign, and a NaN makes highest_ NaN.
+  // its sign: a positive NaN, as comparisons of pairs return it, is found in highest_, and a negative one in lowest_.
   uint32 highest_ = 0;
   uint32 lowest_ = kComparesPairs ? 0x80008000u : kSignBit;
   Quotient quotient_{1.f};

@@ -6,18 +6,18 @@
 
 namespace cubit {
 
-/// A layer behind the first one. Its tensors are those of PackedGemmArguments, with the layer's own columns.
+/// The second or the third layer. The tensors are as in PackedGemmArguments, with the columns of this layer as n.
 struct FusedLayerArguments {
   const void* weights;
   const void* scales;
   const void* qzeros;
   const void* bias;
   int first_column;  // in the columns of all layers, which are side by side
-  int first_tile;    // in the column tiles of all layers; not read if the epilogue is gated
+  int first_tile;    // index in the column tiles of all layers; not read if the epilogue is gated
 };
 
-/// PackedGemmArguments has the tensors of the first layer, and in `n` the columns of all layers. If there are two
-/// layers, the third one begins behind the last column and behind the last tile.
+/// PackedGemmArguments has the tensors of the first layer, and in `n` the number of columns of all layers together. If
+/// there are two layers, more[1] begins behind the last column and behind the last tile.
 struct FusedGemmArguments : PackedGemmArguments {
   FusedLayerArguments more[2];
 };

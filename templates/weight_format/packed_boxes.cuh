@@ -1,8 +1,8 @@
 // Copies of packed weights for the loops of family sm90: TMA box copies of words and scales, and 4-byte cp.async copies
-// of zeros, whose rows may be too short for boxes.
+// of zeros. Rows of zeros may be too short for boxes.
 //
-// A block's columns are in kHalves halves of neighbouring columns each. `Block`, a struct of the kernel, has kHalves,
-// kHalfColumns, and first_column(args, work_tile, half), the first column of a half in the weights. `Block` also has
+// A block's columns are one or two runs of neighbouring columns, called halves. `Block`, a struct of the kernel, has
+// kHalves, kHalfColumns, and first_column(args, work_tile, half), the first column of a half. `Block` also has
 // weight_column(), as gemm_block.cuh does. Scales of a stage lie as [half][group][column], and zeros as
 // [group][column].
 #pragma once
@@ -24,15 +24,15 @@ struct PackedMaps {
   __device__ __forceinline__ void prefetch() const { prefetch_map(scale_map); }
 };
 
-/// kBoxColumns: columns per box of words. kGroup: values along k of a group, or 0.
+/// kBoxColumns: columns per box of words. kGroup: values along k of a group; 0: one group spans all of k.
 template <class Weights, class Block, int kBoxColumns, int kGroup, bool kStoredZeros>
 struct PackedBoxes {
   static constexpr uint32 kHalfScaleBytes = 2 * Block::kHalfColumns;              ///< per group
   static constexpr uint32 kZeroBytes = Block::kHalves * Block::kHalfColumns / 2;  ///< per group
-  /// Bytes of all boxes of a stage.
+  /// kWordBytes: bytes of a stage's words. kBytes: bytes of all boxes of a stage, which are words and scales.
   static constexpr uint32 kWordBytes = gemm_lanes::kStageK * Block::kHalves * Block::kHalfColumns / 2;
   static constexpr uint32 kBytes = kWordBytes + Weights::kStageGroups * Block::kHalves * kHalfScaleBytes;
-  /// Arrivals at a stage's barrier: of expect_bytes(), and of a whole warp that copies zeros.
+  /// Arrivals at a stage's barrier: one by expect_bytes(), and one by each lane of the warp that copies zeros.
   static constexpr uint32 kArrivals = kStoredZeros ? 1 + kWarpSize : 1;
   static_assert(Block::kHalves == 1 || Weights::kStageGroups * kHalfScaleBytes % 128 == 0,
                 "boxes begin at multiples of 128 bytes");

@@ -1,13 +1,13 @@
-// The layers of a launch, each of which has packed weights, scales, zeros and a number of columns of its own.
+// The layers of a launch. Each layer has packed weights, scales, zeros and a number of columns of its own.
 //
 // Columns are counted through all layers, which lie side by side. A thread asks for the layer of the columns that it
-// copies. A tile has columns of one layer, so all threads of a block have the same layer. With a gated epilogue, a tile
-// has gate columns of the first layer and up-projection columns of the second one.
+// copies. Without a gated epilogue a tile has columns of one layer, so all threads of a block have the same layer. With
+// a gated epilogue a tile has gate columns of the first layer and up-projection columns of the second layer.
 //
 // Interface of a layer type:
 //   Arguments                   kernel arguments
 //   Layer(args)                 the first layer
-//   find(column)                makes it the layer that has a column; -1 stands for a column of any layer
+//   find(column)                changes the object to the layer that has the column; -1 leaves the object unchanged
 //   words(), scales(), zeros()  the layer's tensors
 //   columns()                   number of the layer's columns
 //   place(column)               index of a column among the layer's columns
@@ -72,7 +72,7 @@ class FusedLayer {
   const void* words_;
   const void* scales_;
   const void* zeros_;
-  int first_;  ///< column
+  int first_;  ///< first column of the layer
   int columns_;
 };
 

@@ -166,7 +166,7 @@ class PackedFactorCopies {
   __device__ __forceinline__ uint32 zero_place(int i) const { return zeros_at_ + i * kAtOnce * kZeroRowBytes; }
 
   /// First group of the stage whose scales and zeros this thread copies, and this thread's index among the lanes that
-  /// do.
+  /// copy that group.
   static __device__ __forceinline__ int own_group() { return Block::kIsWarp ? lane_index() / kLanes : warp_index(); }
   static __device__ __forceinline__ int own_lane() { return Block::kIsWarp ? lane_index() % kLanes : lane_index(); }
 
