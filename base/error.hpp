@@ -10,7 +10,7 @@ namespace cubit {
 /// The kind of a failure. The values equal those of `cubit_status` in cubit.h.
 enum class Status : int {
   ok = 0,
-  invalid_argument = 1,      ///< the caller gave something that no version of cubit accepts
+  invalid_argument = 1,      ///< an argument, option or environment variable is not accepted
   unsupported = 2,           ///< well formed, but this operator or architecture has no kernel for it
   not_cached = 3,            ///< the engine may not compile, and no cache holds the kernel
   compile_failed = 4,        ///< the compiler rejected the source; the message contains the compiler log
@@ -19,7 +19,7 @@ enum class Status : int {
   device_error = 7,          ///< the CUDA driver reported an error
   not_resident = 8,          ///< a launch during stream capture used a kernel that was not prepared
   io_error = 9,              ///< a file or folder could not be read or written
-  internal = 10,             ///< a bug in cubit
+  internal = 10,             ///< a bug in cubit, or host memory ran out
 };
 
 /// An error in three parts: what was given, which rule it breaks, and what would be accepted. what() joins the parts to

@@ -109,7 +109,7 @@ double bin_width(const Statistics& statistics) {
   return std::ldexp(1.0 / kHistogramBins, statistics.histogram().exponent);
 }
 
-/// Whether the values fill enough bins to choose among ranges. Magnitudes below 2^-101 lie in few bins.
+/// Whether the values fill enough bins to choose among ranges. Magnitudes below 2^-112 lie in one bin.
 bool has_choice(const Statistics& statistics) {
   const double magnitude = std::max(-statistics.minimum(), statistics.maximum());
   return statistics.minimum() != statistics.maximum() && magnitude > bin_width(statistics);

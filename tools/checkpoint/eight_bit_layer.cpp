@@ -99,8 +99,13 @@ void EightBitLayer::add_zero(const TensorView& tensor, bool is_wanted) {
   const bool is_byte = tensor.type == "I8";
   if ((!is_byte && tensor.type != "I32") || tensor.data.size() != (is_byte ? 1 : sizeof(std::int32_t)))
     refuse_view(tensor, "a layer has one zero point of activations", "accepted: I8 [1], I32 [1]");
-  std::int32_t zero = static_cast<std::int8_t>(tensor.data[0]);
-  if (!is_byte) std::memcpy(&zero, tensor.data.data(), sizeof zero);
+  std::int32_t zero = 0;
+  if (is_byte) {
+    const int code = std::to_integer<int>(tensor.data[0]);
+    zero = code < 128 ? code : code - 256;
+  } else {
+    std::memcpy(&zero, tensor.data.data(), sizeof zero);
+  }
   if (!is_wanted && zero != 0)
     refuse_view(tensor, fmt::format("the layer's activations have the zero point {}", zero),
                 "ask for zero_points=true");

@@ -18,7 +18,7 @@ constexpr const char* kStatic = "static";
 /// The parts of a list, each once and among `accepted`.
 std::vector<std::string> parts_of(const std::string& text, const std::string& option,
                                   const std::vector<std::string>& accepted) {
-  const std::vector<std::string> parts = split_list(text, option);
+  std::vector<std::string> parts = split_list(text, option);
   for (auto part = parts.begin(); part != parts.end(); ++part) {
     if (std::find(accepted.begin(), accepted.end(), *part) == accepted.end()) {
       std::string all;

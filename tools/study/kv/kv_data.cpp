@@ -149,7 +149,7 @@ KvData simulated(const KvFormat& format, const KvData& data) {
 double simulated_bytes(const KvFormat& format, const KvSizes& sizes) {
   constexpr double kScaleBytes = 4;
   const double bits = format.kv == "int4" ? 4 : 8;
-  const double channels = static_cast<double>(sizes.head_dim * sizes.kv_heads);
+  const auto channels = static_cast<double>(sizes.head_dim * sizes.kv_heads);
   const double key_scales = channels * kScaleBytes / static_cast<double>(sizes.batch * sizes.tokens);
   return 2 * channels * bits / 8 + key_scales + kScaleBytes * static_cast<double>(sizes.kv_heads);
 }

@@ -25,7 +25,7 @@ constexpr double kRightMargin = 150;  ///< for labels of the rightmost points
 constexpr double kLeastError = 1e-6;
 
 std::string scales_text(const Json& entry) {
-  const auto scales = entry.at("scales").get<std::string>();
+  auto scales = entry.at("scales").get<std::string>();
   if (scales == "channel") return "channel of keys, row of values";
   if (scales != "group") return scales;
   const int groups = entry.at("groups").get<int>();
@@ -34,7 +34,7 @@ std::string scales_text(const Json& entry) {
 
 /// "int8 token", "int4 4 groups", "int8 channel".
 std::string label(const Json& entry) {
-  const auto format = entry.at("format").get<std::string>();
+  auto format = entry.at("format").get<std::string>();
   const auto scales = entry.at("scales").get<std::string>();
   if (scales.empty()) return format;
   return format + " " + (scales == "channel" ? scales : scales_text(entry));
