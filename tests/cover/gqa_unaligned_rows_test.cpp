@@ -36,7 +36,7 @@ struct Variant {
   int kv_heads;
   Lie keys;
   Lie values;
-  Problem::Numbers numbers = {};  ///< numbers of the launch, such as window=
+  Problem::Numbers numbers = {};  ///< the launch's numbers, such as window
   std::vector<std::int32_t> lengths = kLengths;
   std::int64_t query = 0;  ///< the query's address, from one that is a multiple of 256
 };

@@ -31,8 +31,8 @@ class EightBitLayer {
   void add_sums();
   void require_fields(const std::string& descriptor) const;
 
-  std::deque<std::vector<float>> scales_;           ///< whose elements stay where they are
-  std::deque<std::vector<std::int32_t>> integers_;  ///< likewise
+  std::deque<std::vector<float>> scales_;           ///< a deque, whose elements never move
+  std::deque<std::vector<std::int32_t>> integers_;  ///< the same for zero points and sums
   std::vector<TensorView> tensors_;
   std::int64_t rows_ = 0;
 };
