@@ -4,7 +4,8 @@
 
 docs/compatibility.md must state the version, the SONAME and the compatibility of the CMake package as the build files
 have them. With --tool the tables of each page docs/operators/NAME.md are compared with the JSON of `cubit operators`:
-every field, its default and the values that it accepts, and the names of all tensors. Python's standard library only.
+every field, its default and the values that it accepts, and the names of all tensors. docs/operators/arguments.md must
+be what argument_page.py makes of the JSON. Python's standard library only.
 """
 
 import argparse
@@ -12,8 +13,11 @@ import json
 import re
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Iterator
+
+import argument_page
 
 COLUMNS = 100
 README_LINES = 120
@@ -139,6 +143,16 @@ def wrong_tensors(root: Path, operators: list[dict]) -> Iterator[tuple[Path, int
         yield from ((page, 1, f"tensor {name}: the tool knows no such tensor") for name in sorted(documented - known))
 
 
+def wrong_arguments(root: Path, operators: list[dict]) -> Iterator[tuple[Path, int, str]]:
+    """The first line of the page of arguments that the argument tables do not give."""
+    page = root / "docs/operators/arguments.md"
+    found = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    for number, (line, right) in enumerate(zip_longest(found, argument_page.page(operators).splitlines()), 1):
+        if line != right:
+            yield page, number, f"the page differs from the argument tables; make it again: {argument_page.COMMAND}"
+            break
+
+
 def wrong_versions(root: Path) -> Iterator[tuple[Path, int, str]]:
     """What docs/compatibility.md does not state as the build files have it."""
     page = root / "docs/compatibility.md"
@@ -164,7 +178,7 @@ def wrong_pages(root: Path, operators: list[dict]) -> list[str]:
     if count > README_LINES:
         wrong.append((readme, count, f"the README has more than {README_LINES} lines"))
     wrong += [*unreachable(root), *wrong_fields(root, operators), *wrong_tensors(root, operators),
-              *wrong_versions(root)]
+              *(wrong_arguments(root, operators) if operators else ()), *wrong_versions(root)]
     return [f"{page.resolve().relative_to(root.resolve())}:{number}: {text}" for page, number, text in wrong]
 
 

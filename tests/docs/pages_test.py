@@ -4,20 +4,30 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import argument_page
 import pages
 
 GOOD = {
     "README.md": "# A tree\n\n[a\npage](docs/page.md#a-heading-it-is)\n[versions](docs/compatibility.md)\n",
-    "docs/page.md": "# A page\n\n## A heading, it is\n\n`cmake/install.cmake`, `capi/`, `ops/<name>/x.cpp`, `ops/*`\n\n[an operator](operators/x.md)\n\n```text\n[no link](absent.md)\n```\n",
+    "docs/page.md": "# A page\n\n## A heading, it is\n\n`cmake/install.cmake`, `capi/`, `ops/<name>/x.cpp`, `ops/*`\n\n[an operator](operators/x.md)\n[arguments](operators/arguments.md)\n\n```text\n[no link](absent.md)\n```\n",
     "docs/operators/x.md": f"# x\n\n{pages.FIELDS}\n|---|---|---|---|\n| `size` | 1 | 1, 2 | how many |\n\n{pages.TENSORS}\n|---|---|---|\n| `key`, `value` | [size] | |\n",
     "docs/compatibility.md": "`find_package(cubit 0.1)` `libcubit.so.0` SameMinorVersion\n",
     "CMakeLists.txt": "project(cubit VERSION 0.1.0 LANGUAGES C CXX)\n",
     "cmake/install.cmake": "write_basic_package_version_file(x COMPATIBILITY SameMinorVersion)\n",
+    "tests/docs/argument_page.py": "",
     "capi/CMakeLists.txt": "set_target_properties(x PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR})\n",
 }
-OPERATORS = [{"name": "x", "fields": [{"name": "size", "default": "1", "accepts": "1, 2"}],
-              "arguments": [{"name": "key", "kind": "input"}, {"name": "value", "kind": "output"},
-                            {"name": "count", "kind": "number"}]}]
+
+
+def argument(name: str, kind: str) -> dict:
+    return {"name": name, "kind": kind, "types": "F16", "shapes": [{"when": "size=1", "shape": "[size]"}], "when": "",
+            "optional": False, "default": "", "meaning": f"the {name}"}
+
+
+OPERATORS = [{"name": "x", "summary": "do it", "struct": {"name": "cubit_x_arguments"},
+              "fields": [{"name": "size", "default": "1", "accepts": "1, 2"}],
+              "arguments": [argument("key", "input"), argument("value", "output"), argument("count", "number")]}]
+GOOD["docs/operators/arguments.md"] = argument_page.page(OPERATORS)
 
 # (file, what is replaced, by what, part of the complaint)
 BROKEN = [
@@ -34,6 +44,8 @@ BROKEN = [
     ("docs/operators/x.md", "`size`", "`length`", "field length"),
     ("docs/operators/x.md", "`key`, `value`", "`key`", "tensor value: the page has no row"),
     ("docs/operators/x.md", "`value`", "`value`, `count`", "tensor count: the tool knows no such tensor"),
+    ("docs/operators/arguments.md", "[size]", "[sizes]", "the page differs from the argument tables"),
+    ("docs/operators/arguments.md", "with `size=1`", "with `size=2`", "the page differs from the argument tables"),
     ("docs/compatibility.md", "libcubit.so.0", "libcubit.so.1", "does not state `libcubit.so.0`"),
     ("CMakeLists.txt", "0.1.0", "0.2.0", "does not state `find_package(cubit 0.2)`"),
     ("cmake/install.cmake", "SameMinorVersion", "ExactVersion", "does not state ExactVersion"),
@@ -63,9 +75,9 @@ class Pages(unittest.TestCase):
                 self.assertTrue(any(complaint in line for line in found), found)
 
     def test_an_operator_without_a_page(self) -> None:
-        OPERATORS.append({"name": "y", "fields": [], "arguments": []})
+        OPERATORS.append({"name": "y", "summary": "", "struct": {"name": ""}, "fields": [], "arguments": []})
         self.addCleanup(OPERATORS.pop)
-        self.assertEqual(complaints(), ["docs/operators/y.md:1: the operator y has no page"])
+        self.assertIn("docs/operators/y.md:1: the operator y has no page", complaints())
 
 
 if __name__ == "__main__":
