@@ -170,6 +170,52 @@ class Command(unittest.TestCase):
         write(self.activations / "3.safetensors", {"other": np.ones((1, 8), np.float32)})
         self.assertIn(f"layer {LAYER}: is in 3 of 4 files", self.run_cubit(self.activations).stderr)
 
+    def test_a_failed_run_loses_nothing_and_continues(self):
+        scales, statistics, report = (self.folder / name for name in ("scales.safetensors", "statistics", "report.json"))
+        arguments = (self.activations, "--statistics", statistics, "--output", scales, "--report", report)
+        self.run_cubit(*arguments)
+        before = {path: path.read_bytes() for path in (scales, statistics, report)}
+        names = sorted(path.name for path in self.folder.iterdir())
+        whole = (self.activations / "0.safetensors").read_bytes()
+        bad = self.activations / "3.safetensors"
+        header = 8 + struct.unpack("<Q", whole[:8])[0]
+        for length in (0, 7, 8, header - 1, header, len(whole) // 2, len(whole) - 1):
+            bad.write_bytes(whole[:length])
+            done = self.run_cubit(*arguments, code=2)
+            self.assertIn("3.safetensors", done.stderr.splitlines()[-1])
+            self.assertEqual({path: path.read_bytes() for path in before}, before, f"{length} bytes")
+            self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
+        bad.write_bytes(whole)
+        self.run_cubit(*arguments)
+        continued = json.loads(report.read_text())["layers"]
+        self.assertEqual(continued, json.loads(self.run_cubit(self.activations, "--json").stdout)["layers"])
+        self.assertEqual(continued[LAYER]["tokens"], 80)
+
+    def test_batches_of_any_shape_are_the_same_tokens(self):
+        values = np.concatenate(self.batches)
+        whole = self.folder / "whole"
+        whole.mkdir()
+        write(whole / "0.safetensors", {LAYER: values})
+        expected = json.loads(self.run_cubit(whole, "--json").stdout)["layers"][LAYER]
+        shapes = self.folder / "shapes"
+        shapes.mkdir()
+        parts = [values[:1], values[1], values[2:22].reshape(2, 10, 32), values[22:23].reshape(1, 1, 1, 32), values[23:]]
+        for i, part in enumerate(parts):
+            write(shapes / f"{i}.safetensors", {LAYER: part})
+        found = json.loads(self.run_cubit(shapes, "--json").stdout)["layers"][LAYER]
+        self.assertEqual(found.pop("batches"), 5)
+        self.assertEqual(expected.pop("batches"), 1)
+        self.assertEqual(found, expected)
+
+    def test_channels_of_zeros_change_no_range(self):
+        folder = self.folder / "zeros"
+        folder.mkdir()
+        values = self.batches[0].copy()
+        values[:, 5] = 0
+        write(folder / "0.safetensors", {LAYER: values})
+        layers = json.loads(self.run_cubit(folder, "--json", "--method", "minmax").stdout)["layers"]
+        self.assertAlmostEqual(layers[LAYER]["scale"], np.abs(values).max() / 127, delta=1e-9)
+
     def test_special_tensors(self):
         folder = self.folder / "special"
         folder.mkdir()

@@ -101,6 +101,23 @@ class Smooth(unittest.TestCase):
         self.assertTrue(np.allclose(group["factors"], expected, rtol=1e-5))
         self.assertEqual(group["alpha"], 0.75)
 
+    def test_a_channel_of_zeros_keeps_its_weights(self):
+        channel = 7
+        self.normed[:, channel] = 0
+        rows = {f"model.layers.0.{layers[0]}": self.normed * self.tensors[f"{norm}.weight"]
+                for norm, layers in NORMS.items()}
+        for i in range(2):
+            write(self.activations / f"{i}.safetensors", rows)
+        self.run_cubit("--alpha", "0.5")
+        found = read(self.output / "model.safetensors")
+        self.check_function(found)
+        for norm, layers in NORMS.items():
+            self.assertEqual(found[f"{norm}.weight"][channel], self.tensors[f"{norm}.weight"][channel])
+            for layer in layers:
+                name = f"model.layers.0.{layer}.weight"
+                before = self.tensors[name]
+                self.assertTrue(np.array_equal(found[name].reshape(before.shape)[:, channel], before[:, channel]))
+
     def test_a_checkpoint_of_several_files(self):
         (self.model / "model.safetensors").unlink()
         names = list(self.tensors)
