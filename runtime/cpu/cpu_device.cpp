@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
+#include "runtime/cpu/allocations.hpp"
 #include "runtime/cpu/encoded_map.hpp"
 #include "runtime/cpu/interface.h"
 #include "runtime/dynamic_library.hpp"
@@ -134,65 +134,36 @@ struct CpuStream {
   std::vector<Work> steps;
 };
 
-/// 1 for each byte that has a value. Launches on several threads may read and write the array at the same time.
-using WrittenBytes = std::vector<std::uint8_t>;
-
-/// The memory of a device, by address. For memory allocated while memory is watched, the class records which bytes have
-/// a value.
-class Allocations {
+/// The live streams of a device. Other pointers are refused before anything is read through them.
+class Streams {
  public:
-  /// The memory that a launch sees. The snapshot stays valid during the launch, even if memory is released or watching
-  /// is turned off.
-  struct Snapshot {
-    std::vector<CubitCpuRange> ranges;
-    std::vector<std::shared_ptr<WrittenBytes>> written;
-  };
-
-  void watch(bool on) {
+  Stream create() {
+    auto made = std::make_unique<CpuStream>();
+    CpuStream* const stream = made.get();
     const std::lock_guard lock(mutex_);
-    watches_ = on;
-    if (on) return;
-    for (auto& [first, entry] : entries_) entry.written.reset();  // later launches do not update the marks
+    streams_.emplace(stream, std::move(made));
+    return stream;
   }
-  void add(void* memory, std::size_t bytes) {
+  void destroy(Stream stream) {
     const std::lock_guard lock(mutex_);
-    entries_[address(memory)] = {bytes, watches_ ? std::make_shared<WrittenBytes>(bytes) : nullptr};
+    if (streams_.erase(stream) == 0) refuse(stream);
   }
-  /// Returns false if there is no allocation at this address.
-  bool remove(void* memory) {
+  CpuStream& at(Stream stream) {
     const std::lock_guard lock(mutex_);
-    return entries_.erase(address(memory)) != 0;
-  }
-  /// Marks bytes that the host has written.
-  void mark(void* memory, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto entry = entries_.upper_bound(address(memory));
-    if (entry == entries_.begin() || !(--entry)->second.written) return;
-    WrittenBytes& written = *entry->second.written;
-    const std::size_t first = std::min<std::size_t>(address(memory) - entry->first, written.size());
-    const std::size_t last = first + std::min(bytes, written.size() - first);
-    for (std::size_t i = first; i < last; ++i) std::atomic_ref(written[i]).store(1, std::memory_order_relaxed);
-  }
-  Snapshot snapshot() {
-    const std::lock_guard lock(mutex_);
-    Snapshot seen;
-    for (auto& [first, entry] : entries_) {
-      seen.ranges.push_back({first, first + entry.bytes, entry.written ? entry.written->data() : nullptr});
-      seen.written.push_back(entry.written);
-    }
-    return seen;
+    const auto found = streams_.find(stream);
+    if (found == streams_.end()) refuse(stream);
+    return *found->second;
   }
 
  private:
-  struct Entry {
-    std::size_t bytes = 0;
-    std::shared_ptr<WrittenBytes> written;  ///< nullptr: not watched
-  };
-  static std::uint64_t address(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
+  [[noreturn]] static void refuse(Stream stream) {
+    throw Failure(Status::invalid_argument, fmt::format("a stream at {:#x}", reinterpret_cast<std::uintptr_t>(stream)),
+                  "this is not a stream of this CPU device, or it was destroyed before",
+                  "give NULL, or a stream from cubit_stream_create of this device");
+  }
 
   std::mutex mutex_;
-  bool watches_ = false;
-  std::map<std::uint64_t, Entry> entries_;
+  std::map<Stream, std::unique_ptr<CpuStream>> streams_;
 };
 
 /// Assigns slots to CPU devices in the kernels' tables. This is the one registry of this file.
@@ -295,23 +266,23 @@ class CpuDevice final : public Device {
     std::free(memory);
   }
   void fill_zero(void* memory, std::size_t bytes, Stream stream) override {
-    run(stream, [=, this] {
+    run(stream, memory, bytes, [=, this] {
       std::memset(memory, 0, bytes);
       allocations_.mark(memory, bytes);
     });
   }
   void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) override {
-    run(stream, [=, this] {
+    run(stream, dst, bytes, [=, this] {
       std::memcpy(dst, src, bytes);
       allocations_.mark(dst, bytes);
     });
   }
   void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) override {
-    run(stream, [=] { std::memcpy(dst, src, bytes); });
+    run(stream, src, bytes, [=] { std::memcpy(dst, src, bytes); });
   }
-  void synchronise(Stream) override {}
-  Stream create_stream() override { return new CpuStream; }
-  void destroy_stream(Stream stream) override { delete &of(stream); }
+  void synchronise(Stream stream) override { capturing(stream); }  // refuses a stream of another device
+  Stream create_stream() override { return streams_.create(); }
+  void destroy_stream(Stream stream) override { streams_.destroy(stream); }
 
   void begin_capture(Stream stream) override {
     if (capturing(stream)) throw Failure(Status::device_error, "this stream", "the stream is being captured already");
@@ -322,14 +293,15 @@ class CpuDevice final : public Device {
     of(stream).capturing = false;
     return std::make_unique<CpuGraph>(std::exchange(of(stream).steps, {}));
   }
-  double replay(Graph& graph, Stream) override {
+  double replay(Graph& graph, Stream stream) override {
+    capturing(stream);  // refuses a stream of another device
     const auto start = std::chrono::steady_clock::now();
     static_cast<const CpuGraph&>(graph).run();
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   }
 
  private:
-  static CpuStream& of(Stream stream) { return *static_cast<CpuStream*>(stream); }
+  CpuStream& of(Stream stream) { return streams_.at(stream); }
 
   /// Whether the system still has `bytes` of memory. Only large allocations are checked, because the memory of one
   /// allocation is written at once.
@@ -344,7 +316,18 @@ class CpuDevice final : public Device {
     return watched_;
   }
 
-  void run(Stream stream, Work work) { capturing(stream) ? of(stream).steps.push_back(std::move(work)) : work(); }
+  /// Runs or records work on memory of this device. Recorded work checks the memory again, because it may have been
+  /// freed before the replay.
+  void run(Stream stream, const void* memory, std::size_t bytes, Work work) {
+    const bool is_recorded = capturing(stream);
+    if (bytes == 0) return;
+    allocations_.require(memory, bytes);
+    if (!is_recorded) return work();
+    of(stream).steps.emplace_back([=, this, work = std::move(work)] {
+      allocations_.require(memory, bytes);
+      work();
+    });
+  }
 
   void execute(const CpuKernel& kernel, const LaunchShape& shape, std::span<const std::byte> parameters) {
     const Allocations::Snapshot memory = allocations_.snapshot();
@@ -369,6 +352,7 @@ class CpuDevice final : public Device {
   const CubitCpuInterface& functions_;
   DeviceFacts facts_;
   Allocations allocations_;
+  Streams streams_;
   std::mutex mutex_;  ///< protects the members below
   Watched watched_;
   std::vector<std::string> counted_;

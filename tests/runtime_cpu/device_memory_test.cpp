@@ -4,8 +4,11 @@
 #include <cubit/cubit.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace cubit::tests {
@@ -48,6 +51,56 @@ TEST(CpuDeviceMemory, OnlyWhatItAllocatedIsFreedAndOnlyOnce) {
   EXPECT_EQ(cubit_device_free(device.handle(), nullptr), CUBIT_OK);
 }
 
+/// Expects that every kind of copy of `bytes` bytes to or from `memory` is refused with `sentence`.
+void expect_refused(const Device& device, void* memory, std::size_t bytes, cubit_stream stream,
+                    const std::string& sentence) {
+  std::vector<std::byte> host(std::min<std::size_t>(bytes, 1 << 21));
+  for (const cubit_status status : {cubit_device_fill_zero(device.handle(), memory, bytes, stream),
+                                    cubit_device_upload(device.handle(), memory, host.data(), bytes, stream),
+                                    cubit_device_download(device.handle(), host.data(), memory, bytes, stream)}) {
+    EXPECT_EQ(status, CUBIT_INVALID_ARGUMENT) << bytes;
+    EXPECT_THAT(cubit_last_error()->message, HasSubstr(sentence));
+  }
+}
+
+TEST(CpuDeviceMemory, CopiesBeyondAnAllocationAreRefused) {
+  const Device device(kDevice);
+  const Device other(kDevice);
+  const Buffer buffer(device, 64);
+  auto* const memory = static_cast<std::byte*>(buffer.data());
+  constexpr const char* kBeyond = " bytes from this address on; give fewer bytes, or allocate more memory";
+  expect_refused(device, memory, 4096, nullptr, std::string("the allocation of this CPU device has 64") + kBeyond);
+  expect_refused(device, memory, 1 << 20, nullptr, std::string("the allocation of this CPU device has 64") + kBeyond);
+  expect_refused(device, memory + 60, 5, nullptr, std::string("5 bytes at 0x"));
+  constexpr const char* kForeign = "this is not memory of this CPU device, or it was freed before; give memory from";
+  int own = 0;
+  expect_refused(device, memory + 64, 1, nullptr, kForeign);
+  expect_refused(device, &own, sizeof own, nullptr, kForeign);
+  expect_refused(other, memory, 4, nullptr, kForeign);
+  std::byte host[4] = {};
+  EXPECT_EQ(cubit_device_upload(device.handle(), memory + 60, host, 4, nullptr), CUBIT_OK);
+  EXPECT_EQ(cubit_device_upload(device.handle(), memory + 64, host, 0, nullptr), CUBIT_OK);
+}
+
+TEST(CpuDeviceMemory, ForeignStreamsAreRefused) {
+  const Device device(kDevice);
+  const Device other(kDevice);
+  const Buffer buffer(device, 64);
+  cubit_stream const of_other = other.create_stream();
+  cubit_stream const destroyed = device.create_stream();
+  device.destroy_stream(destroyed);
+  int own = 0;
+  for (cubit_stream const stream : {of_other, destroyed, static_cast<cubit_stream>(&own)}) {
+    constexpr const char* kSentence = "this is not a stream of this CPU device, or it was destroyed before; give NULL";
+    expect_refused(device, buffer.data(), 64, stream, kSentence);
+    EXPECT_EQ(cubit_device_synchronise(device.handle(), stream), CUBIT_INVALID_ARGUMENT);
+    EXPECT_EQ(cubit_stream_destroy(device.handle(), stream), CUBIT_INVALID_ARGUMENT);
+    EXPECT_EQ(cubit_capture_begin(device.handle(), stream), CUBIT_INVALID_ARGUMENT);
+    EXPECT_THAT(cubit_last_error()->message, HasSubstr(kSentence));
+  }
+  other.destroy_stream(of_other);
+}
+
 /// A kernel that reads slightly beyond an allocation must not find the next allocation there.
 TEST(CpuDeviceMemory, AllocationsLieApart) {
   const Device device(kDevice);
@@ -59,6 +112,18 @@ TEST(CpuDeviceMemory, AllocationsLieApart) {
   std::sort(addresses.begin(), addresses.end());
   for (std::size_t i = 1; i < addresses.size(); ++i)
     EXPECT_GE(addresses[i] - addresses[i - 1], kBytes + (1 << 20)) << i;
+}
+
+TEST(CpuDeviceGraph, MemoryThatWasFreedBeforeTheReplayIsRefused) {
+  const Device device(kDevice);
+  cubit_stream const stream = device.create_stream();
+  auto memory = std::make_unique<Buffer>(device, 4);
+  const Graph graph = device.capture(
+      stream, [&] { ASSERT_EQ(cubit_device_fill_zero(device.handle(), memory->data(), 4, stream), CUBIT_OK); });
+  memory.reset();
+  EXPECT_EQ(cubit_graph_replay(device.handle(), graph.handle(), nullptr, nullptr), CUBIT_INVALID_ARGUMENT);
+  EXPECT_THAT(cubit_last_error()->message, HasSubstr("or it was freed before"));
+  device.destroy_stream(stream);
 }
 
 TEST(CpuDeviceGraph, IsReplayedByItsOwnDeviceOnly) {
