@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "tests/tools/program.hpp"
@@ -54,6 +55,39 @@ TEST(StudyAccuracy, KernelsOnTheCpuDeviceShowWhatSmoothQuantGains) {
   EXPECT_LT(after, before / 3);
   EXPECT_LT(entry_of(study, "static minmax", true).at("error"), entry_of(study, "static minmax", false).at("error"));
   EXPECT_LT(entry_of(study, "dynamic token", true).at("error"), 0.05);
+}
+
+/// The block's error with SmoothQuant as a share of the error without, through the kernels: one static scale per
+/// tensor from 64 tokens, alpha 0.5, and the output of 8 other tokens. Nothing if there are no kernels.
+std::optional<double> smoothed_share(const std::string& norm, const std::string& weight) {
+  const Program program;
+  const Result result = program.run(
+      {"study", "accuracy", "--hidden", "1024", "--inner", "512", "--heads", "16", "--tokens", "8",
+       "--calibration-tokens", "64", "--methods", "minmax", "--inputs", "static", "--weights", "tensor", "--alphas",
+       "0.5", "--outlier-norm", norm, "--outlier-weight", weight, "--device", "cpu", "--json"});
+  if (!has_kernels(program, result)) return std::nullopt;
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json study = result.json();
+  const nlohmann::json& without = entry_of(study, "static minmax", false);
+  const nlohmann::json& with = entry_of(study, "static minmax", true);
+  EXPECT_EQ(without.at("layers").size(), 7);
+  for (const auto& [layer, error] : without.at("layers").items()) {
+    const bool reads_norm = !layer.ends_with("o_proj") && !layer.ends_with("down_proj");
+    EXPECT_LT(with.at("layers").at(layer), reads_norm ? error.get<double>() / 3 : 0.06) << layer;
+  }
+  return with.at("error").get<double>() / without.at("error").get<double>();
+}
+
+TEST(StudyAccuracy, SmoothQuantCutsTheErrorOfLargeOutliersToATenth) {
+  const auto share = smoothed_share("100", "10");
+  if (!share) GTEST_SKIP() << "no kernels on this machine";
+  EXPECT_LE(*share, 0.1);
+}
+
+TEST(StudyAccuracy, SmoothQuantCutsTheErrorOfSmallerOutliersToThreeTenths) {
+  const auto share = smoothed_share("20", "4.4721359549995794");  // the square root of 20
+  if (!share) GTEST_SKIP() << "no kernels on this machine";
+  EXPECT_LE(*share, 0.3);
 }
 
 /// A safetensors file of fp32 tensors of one shape.
