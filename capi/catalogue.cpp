@@ -2,6 +2,8 @@
 #include <cubit/cubit.h>
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "base/error.hpp"
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
@@ -61,6 +63,55 @@ Json operator_json(const ops::Operator& op) {
           {"struct", {{"name", op.arguments().struct_name}, {"bytes", op.arguments().bytes}}},
           {"arguments", std::move(arguments)},
           {"suggest", op.suggest_help()}};
+}
+
+/// The sizes that a descriptor decides: its fields whose values are integers.
+Json sizes_json(const ops::Operator& op, const ops::FieldValues& descriptor) {
+  Json sizes = Json::object();
+  for (const ops::FieldHelp& field : op.fields()) {
+    const std::string_view value = descriptor.value(field.name);
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error == std::errc() && end == value.data() + value.size()) sizes[std::string(field.name)] = number;
+  }
+  return sizes;
+}
+
+/// The member that holds the stride of each dimension is named by sizes of the dimension.
+Json strides_json(const ops::Argument& argument) {
+  Json strides = Json::array();
+  for (const ops::StrideRule& rule : argument.strides)
+    strides.push_back({{"sizes", rule.sizes}, {"offset", rule.member.offset}});
+  return strides;
+}
+
+/// Describes an argument for one descriptor: its condition holds, and its type and shape are known.
+Json taken_argument_json(const ops::Argument& argument, const ops::FieldValues& descriptor) {
+  return {{"name", argument.name},
+          {"kind", kind_name(argument.kind)},
+          {"types", ops::type_of(argument, descriptor)},
+          {"shape", ops::shape_of(argument, descriptor)},
+          {"strides", strides_json(argument)},
+          {"optional", argument.presence == ops::Presence::optional},
+          {"default", argument.standard},
+          {"usual", argument.usual},
+          {"offset", argument.member.offset},
+          {"bytes", argument.member.bytes},
+          {"meaning", argument.meaning}};
+}
+
+Json descriptor_arguments_json(const ops::Operator& op, const std::string& canonical) {
+  const std::vector<ops::FieldHelp> fields = op.fields();
+  const ops::FieldValues descriptor(fields, canonical);
+  Json arguments = Json::array();
+  for (const ops::Argument& argument : op.arguments().arguments) {
+    if (ops::holds(argument.when, descriptor)) arguments.push_back(taken_argument_json(argument, descriptor));
+  }
+  return {{"descriptor", canonical},
+          {"operator", op.name()},
+          {"struct", {{"name", op.arguments().struct_name}, {"bytes", op.arguments().bytes}}},
+          {"sizes", sizes_json(op, descriptor)},
+          {"arguments", std::move(arguments)}};
 }
 
 Json architecture_json(const codegen::Architecture& row) {
@@ -233,6 +284,15 @@ cubit_status cubit_descriptor_canonical(const char* descriptor, const char** tex
     require(descriptor, "cubit_descriptor_canonical: descriptor");
     require(text, "cubit_descriptor_canonical: text");
     *text = thread_text(ops::find_operator(descriptor).canonical(descriptor));
+  });
+}
+
+cubit_status cubit_descriptor_arguments(const char* descriptor, const char** json) {
+  return guarded([&] {
+    require(descriptor, "cubit_descriptor_arguments: descriptor");
+    require(json, "cubit_descriptor_arguments: json");
+    const ops::Operator& op = ops::find_operator(descriptor);
+    *json = thread_text(descriptor_arguments_json(op, op.canonical(descriptor)));
   });
 }
 

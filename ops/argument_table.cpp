@@ -22,6 +22,17 @@ void split(std::string_view list, char separator, const Use& use) {
   }
 }
 
+/// The type of safetensors that the value of a descriptor's field stands for, "" if the value is no type.
+std::string_view type_named(std::string_view value) {
+  constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+      {"bf16", "BF16"},    {"fp16", "F16"},      {"fp32", "F32"},         {"int8", "I8"},         {"int32", "I32"},
+      {"int4_rows", "U8"}, {"int8_split", "I8"}, {"fp8_e4m3", "F8_E4M3"}, {"fp8_e5m2", "F8_E5M2"}};
+  for (const auto& [name, type] : kTypes) {
+    if (name == value) return type;
+  }
+  return "";
+}
+
 std::string joined(const std::vector<std::string>& words, std::string_view last) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i)
@@ -93,6 +104,26 @@ Argument Argument::unless(const ArgumentMember& number) && {
 
 Argument Argument::checked_by_operator() && {
   is_checked_by_operator = true;
+  return std::move(*this);
+}
+
+Argument Argument::typed_by(std::string_view names) && {
+  type_fields = names;
+  return std::move(*this);
+}
+
+Argument Argument::strided(std::string_view sizes, const ArgumentMember& member) && {
+  std::size_t offset = member.offset;
+  split(sizes, ',', [&](std::string_view size) {
+    size.remove_prefix(std::min(size.find_first_not_of(' '), size.size()));
+    strides.push_back({size, {member.name, offset, sizeof(std::int64_t)}});
+    offset += sizeof(std::int64_t);
+  });
+  return std::move(*this);
+}
+
+Argument Argument::usually(std::string_view value) && {
+  usual = value;
   return std::move(*this);
 }
 
@@ -173,6 +204,19 @@ std::string condition_text(std::string_view when) {
     conditions.push_back(joined(values, " or "));
   });
   return joined(conditions, " and ");
+}
+
+std::string_view type_of(const Argument& argument, const FieldValues& descriptor) {
+  std::string_view found;
+  split(argument.type_fields, '|', [&](std::string_view field) {
+    const std::string_view named = type_named(descriptor.value(field));
+    if (named.empty() || !found.empty()) return;
+    split(argument.types, ',', [&](std::string_view type) {
+      type.remove_prefix(std::min(type.find_first_not_of(' '), type.size()));
+      if (type == named) found = type;
+    });
+  });
+  return found.empty() ? argument.types : found;
 }
 
 std::string_view shape_of(const Argument& argument, const FieldValues& descriptor) {

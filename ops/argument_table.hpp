@@ -30,8 +30,17 @@ struct ArgumentMember {
 
 /// A shape, and the descriptors that have it.
 struct ShapeRule {
-  std::string_view when;   ///< see holds()
-  std::string_view shape;  ///< sizes by name: "[batch, max_length, kv_heads, row]"
+  std::string_view when;  ///< see holds()
+  /// Sizes by name: "[batch, max_length or more, kv_heads * heads_per_kv, head_dim / 2]". A name is a number of the
+  /// operator, a field of the descriptor, or a size of this launch alone. "rows..." is one or more dimensions whose
+  /// product is `rows`.
+  std::string_view shape;
+};
+
+/// The members of the argument struct that hold the stride of one dimension of a tensor.
+struct StrideRule {
+  std::string_view sizes;  ///< names of the dimension in the shapes: "batch|pages"; "first" is dimension 0
+  ArgumentMember member;   ///< an int64 in elements
 };
 
 /// When a launch has the argument.
@@ -50,9 +59,13 @@ struct Argument {
   std::string_view meaning;    ///< a phrase without a full stop
   std::string_view when = {};  ///< descriptors that take the argument; see holds(). Empty: all
   Presence presence = Presence::needed;
-  std::string_view standard = {};       ///< the meaning of leaving an optional argument out: "all tokens"
-  ArgumentMember unless_zero = {};      ///< an int32 or int64 member; a needed tensor may be NULL while it is 0
-  bool is_checked_by_operator = false;  ///< PointerChecks leaves the pointer to the operator
+  std::string_view standard = {};        ///< the meaning of leaving an optional argument out: "all tokens"
+  ArgumentMember unless_zero = {};       ///< an int32 or int64 member; a needed tensor may be NULL while it is 0
+  bool is_checked_by_operator = false;   ///< PointerChecks leaves the pointer to the operator
+  std::vector<StrideRule> strides = {};  ///< dimensions whose stride is free; every other dimension is dense
+  /// Fields that name the type, "output|input": the first whose value is one of `types` counts. Empty: no field does.
+  std::string_view type_fields = {};
+  std::string_view usual = {};  ///< value of a number that a caller leaves out: "1 / sqrt(head_dim)"; empty: none
 
   /// Only descriptors for which `condition` holds take the argument.
   Argument with(std::string_view condition) &&;
@@ -61,6 +74,12 @@ struct Argument {
   /// The pointer may be NULL while `number` is 0.
   Argument unless(const ArgumentMember& number) &&;
   Argument checked_by_operator() &&;
+  /// The fields `names` decide the type.
+  Argument typed_by(std::string_view names) &&;
+  /// The dimensions that `sizes` lists, "batch|pages, tokens", have the strides in the consecutive int64 of `member`.
+  Argument strided(std::string_view sizes, const ArgumentMember& member) &&;
+  /// Callers that do not give the number mean `value`.
+  Argument usually(std::string_view value) &&;
 };
 
 Argument input(std::string_view name, std::string_view types, std::vector<ShapeRule> shapes,
@@ -107,6 +126,8 @@ class FieldValues {
 bool holds(std::string_view when, const FieldValues& descriptor);
 /// The condition in words: "rotary=interleaved or rotary=half_split".
 std::string condition_text(std::string_view when);
+/// The type of a tensor for a descriptor, or all its types where no field decides.
+std::string_view type_of(const Argument& argument, const FieldValues& descriptor);
 /// The shape of a tensor for a descriptor, "" of a number.
 std::string_view shape_of(const Argument& argument, const FieldValues& descriptor);
 

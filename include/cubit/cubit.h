@@ -78,6 +78,23 @@ CUBIT_API cubit_status cubit_devices(const char** json);
 /* Returns the canonical text of `descriptor`: fields in their fixed order, without fields that have default values. */
 CUBIT_API cubit_status cubit_descriptor_canonical(const char* descriptor, const char** text);
 
+/* Returns the arguments that `descriptor` takes, as JSON for bindings to other languages: {descriptor, operator,
+ * struct: {name, bytes}, sizes, arguments: [{name, kind, types, shape, strides: [{sizes, offset}], optional, default,
+ * usual, offset, bytes, meaning}]}.
+ *
+ * The list is the table of cubit_operators for one descriptor: arguments that the descriptor does not take are missing,
+ * and `types` is the one type that a tensor must have, or all accepted types where the descriptor leaves a choice.
+ * `sizes` are the fields whose values are integers. A dimension of `shape` is an expression in sizes of the descriptor,
+ * in numbers of the launch and in names that only tensors use: "kv_heads * heads_per_kv", "ceil(k / group_size)".
+ * "max_length or more" is a dimension of at least that size, and "rows..." stands for one or more dimensions whose
+ * product is `rows`.
+ *
+ * `strides` lists the dimensions whose stride the struct holds, as int64 at `offset`, in elements of the tensor. Such a
+ * dimension is known by a name in its expression, one of `sizes` ("batch|pages"); "first" is the outermost dimension.
+ * All other dimensions are contiguous. `usual` is an expression for the value of a number that the caller does not
+ * give, or "". */
+CUBIT_API cubit_status cubit_descriptor_arguments(const char* descriptor, const char** json);
+
 /* Returns the kernels that `descriptor` names on `architecture` as a JSON array of canonical texts, in a fixed order.
  * Most descriptors name one kernel. A descriptor without tiles, such as "w4a16_gemm:format=awq", names a set of a few
  * kernels, whose texts spell the tiles. Returns CUBIT_UNSUPPORTED if the architecture has no member. */

@@ -81,6 +81,10 @@ inline std::string canonical(const std::string& descriptor) {
 inline std::string members(const std::string& descriptor, const std::string& architecture) {
   return detail::text(cubit_descriptor_members, descriptor.c_str(), architecture.c_str());
 }
+/// The arguments that a descriptor takes, as JSON; see cubit_descriptor_arguments.
+inline std::string arguments(const std::string& descriptor) {
+  return detail::text(cubit_descriptor_arguments, descriptor.c_str());
+}
 /// Registers a score modification and returns "name@hash", the value of a descriptor's field `score`; see
 /// cubit_add_score for `text`.
 inline std::string add_score(const std::string& name, const std::string& text) {

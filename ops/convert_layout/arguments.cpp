@@ -14,10 +14,12 @@ const ArgumentTable& arguments() {
       sizeof(Struct),
       {input("input", kTypes,
              {{"from=row", "[rows, columns]"}, {"from=col32|col4_4r2_8c|col32_2r_4r4", "[columns / 32, rows, 32]"}},
-             CUBIT_MEMBER(input), "the matrix in the layout of the field from"),
+             CUBIT_MEMBER(input), "the matrix in the layout of the field from")
+           .strided("first", CUBIT_MEMBER(input_stride)),
        output("output", kTypes,
               {{"to=row", "[rows, columns]"}, {"to=col32|col4_4r2_8c|col32_2r_4r4", "[columns / 32, rows, 32]"}},
-              CUBIT_MEMBER(output), "the matrix in the layout of the field to, of the type of input"),
+              CUBIT_MEMBER(output), "the matrix in the layout of the field to, of the type of input")
+           .strided("first", CUBIT_MEMBER(output_stride)),
        number("rows", "int32", CUBIT_MEMBER(rows), "rows, a multiple of what the layouts need"),
        number("columns", "int32", CUBIT_MEMBER(columns), "columns, a multiple of 32")}});
   return table;

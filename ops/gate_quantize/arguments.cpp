@@ -14,9 +14,13 @@ using Struct = cubit_gate_quantize_arguments;
 
 ArgumentTable make_table() {
   std::vector<Argument> list = {input("gate", "F16, BF16", shape("[rows, columns]"), CUBIT_MEMBER(gate),
-                                      "rows that the function activates; the type follows the field input"),
+                                      "rows that the function activates; the type follows the field input")
+                                    .typed_by("input")
+                                    .strided("rows", CUBIT_MEMBER(gate_stride)),
                                 input("up", "F16, BF16", shape("[rows, columns]"), CUBIT_MEMBER(up),
-                                      "rows that multiply the activated gates, of the same type")};
+                                      "rows that multiply the activated gates, of the same type")
+                                    .typed_by("input")
+                                    .strided("rows", CUBIT_MEMBER(up_stride))};
   quantisation::add_result(list, offsetof(Struct, result), false);
   list.push_back(number("rows", "int32", CUBIT_MEMBER(rows), "tokens"));
   list.push_back(number("columns", "int32", CUBIT_MEMBER(columns), "values of a row, a multiple of 16 or 32"));

@@ -12,51 +12,65 @@ namespace {
 
 using Struct = cubit_gqa_decode_arguments;
 
-std::vector<ShapeRule> cache_shapes() {
-  return {{"cache=contiguous", "[batch, tokens, kv_heads, row]"}, {"cache=paged", "[pages, page_size, kv_heads, row]"}};
-}
-
 /// The shape of a tensor per query head: with one query token the dimension query_tokens may be left out.
 std::vector<ShapeRule> query_shapes(const char* one, const char* several) {
   return {{"query_tokens=1", one}, {"", several}};
 }
 
 std::vector<Argument> queries_and_cache() {
+  constexpr const char* kDimensions = "batch|pages, max_length|page_size, kv_heads";
   constexpr const char* kCaches = "BF16, F16, U8, I8, F8_E4M3, F8_E5M2";
-  return {
-      input("query", "BF16, F16", query_shapes("[batch, heads, head_dim]", "[batch, query_tokens, heads, head_dim]"),
-            CUBIT_MEMBER(query), "queries; the type follows query"),
-      input("key", kCaches, cache_shapes(), CUBIT_MEMBER(key),
-            "rows of keys; the type follows kv; a problem takes rows with padding with the number padded_rows=1")
-          .unless(CUBIT_MEMBER(max_length)),
-      input("value", kCaches, cache_shapes(), CUBIT_MEMBER(value),
-            "rows of values; the type follows value; padding as for key")
-          .unless(CUBIT_MEMBER(max_length)),
-      input("lengths", "I32", shape("[batch]"), CUBIT_MEMBER(lengths),
-            "valid tokens of each sequence; read on the device")
-          .optional("all tokens")};
+  return {input("query", "BF16, F16",
+                query_shapes("[batch, kv_heads * heads_per_kv, head_dim]",
+                             "[batch, query_tokens, kv_heads * heads_per_kv, head_dim]"),
+                CUBIT_MEMBER(query), "queries; the type follows query")
+              .typed_by("query")
+              .strided("batch, kv_heads", CUBIT_MEMBER(query_strides))
+              .strided("query_tokens", CUBIT_MEMBER(query_token_stride)),
+          input("key", kCaches, kv_cache::key_shapes(), CUBIT_MEMBER(key),
+                "rows of keys; the type follows kv; a problem takes rows with padding with the number padded_rows=1")
+              .typed_by("kv")
+              .strided(kDimensions, CUBIT_MEMBER(key_strides))
+              .unless(CUBIT_MEMBER(max_length)),
+          input("value", kCaches, kv_cache::value_shapes(), CUBIT_MEMBER(value),
+                "rows of values; the type follows value; padding as for key")
+              .typed_by("value")
+              .strided(kDimensions, CUBIT_MEMBER(value_strides))
+              .unless(CUBIT_MEMBER(max_length)),
+          input("lengths", "I32", shape("[batch]"), CUBIT_MEMBER(lengths),
+                "valid tokens of each sequence; read on the device")
+              .optional("all tokens")};
 }
 
 std::vector<Argument> options() {
-  return {input("page_table", "I32", shape("[batch, pages of a sequence]"), CUBIT_MEMBER(page_table),
+  return {input("page_table", "I32", shape("[batch, ceil(max_length / page_size) or more]"), CUBIT_MEMBER(page_table),
                 "the page of every page_size tokens of a sequence; read on the device")
               .with("cache=paged")
+              .strided("batch", CUBIT_MEMBER(page_table_stride))
               .unless(CUBIT_MEMBER(max_length)),
           input("mask", "I32", shape("[batch, query_tokens]"), CUBIT_MEMBER(mask),
                 "mask words of tree attention: bit j says whether the query token attends to query token j")
-              .with("mask=tree"),
-          input("alibi_slopes", "F32", shape("[heads]"), CUBIT_MEMBER(alibi_slopes), "ALiBi slopes").with("alibi=true"),
-          input("sinks", "F32", shape("[heads]"), CUBIT_MEMBER(sinks), "attention sinks; -inf means no sink")
+              .with("mask=tree")
+              .strided("batch", CUBIT_MEMBER(mask_stride)),
+          input("alibi_slopes", "F32", shape("[kv_heads * heads_per_kv]"), CUBIT_MEMBER(alibi_slopes), "ALiBi slopes")
+              .with("alibi=true"),
+          input("sinks", "F32", shape("[kv_heads * heads_per_kv]"), CUBIT_MEMBER(sinks),
+                "attention sinks; -inf means no sink")
               .with("sinks=true"),
           input("score_parameters", "any type", shape("[...]"), CUBIT_MEMBER(score_parameters),
                 "parameters of the user's modify_score")
               .with("score=!none")
               .optional("NULL"),
           output("output", "BF16, F16",
-                 query_shapes("[batch, heads, value_dim]", "[batch, query_tokens, heads, value_dim]"),
-                 CUBIT_MEMBER(output), "the result; the type follows output"),
-          output("lse", "F32", query_shapes("[batch, heads]", "[batch, query_tokens, heads]"), CUBIT_MEMBER(lse),
-                 "natural log-sum-exp of the scores; a problem writes it with the number lse=1")
+                 query_shapes("[batch, kv_heads * heads_per_kv, value_dim]",
+                              "[batch, query_tokens, kv_heads * heads_per_kv, value_dim]"),
+                 CUBIT_MEMBER(output), "the result; the type follows output")
+              .typed_by("output|query")
+              .strided("batch, kv_heads", CUBIT_MEMBER(output_strides))
+              .strided("query_tokens", CUBIT_MEMBER(output_token_stride)),
+          output("lse", "F32",
+                 query_shapes("[batch, kv_heads * heads_per_kv]", "[batch, query_tokens, kv_heads * heads_per_kv]"),
+                 CUBIT_MEMBER(lse), "natural log-sum-exp of the scores; a problem writes it with the number lse=1")
               .optional("not written")};
 }
 
@@ -66,7 +80,8 @@ void add_numbers(std::vector<Argument>& list) {
       number("kv_heads", "int32", CUBIT_MEMBER(kv_heads), "KV heads, at least 1; heads = kv_heads * heads_per_kv"));
   list.push_back(number("max_length", "int32", CUBIT_MEMBER(max_length), "upper bound of every length"));
   list.push_back(number("softmax_scale", "float", CUBIT_MEMBER(softmax_scale),
-                        "factor of the scores, usually 1 / sqrt(head_dim), the default of problems"));
+                        "factor of the scores, usually 1 / sqrt(head_dim), the default of problems")
+                     .usually("1 / sqrt(head_dim)"));
   list.push_back(
       number("page_size", "int32", CUBIT_MEMBER(page_size), "tokens of a page, 1 to 256").with("cache=paged"));
   list.push_back(number("soft_cap", "float", CUBIT_MEMBER(soft_cap), "soft cap of the scores").with("soft_cap=true"));

@@ -16,9 +16,13 @@ ArgumentTable make_table() {
   constexpr const char* kRotates = "rotary=interleaved|half_split";
   std::vector<Argument> list = {
       input("key", "BF16, F16", shape("[batch, tokens, kv_heads, head_dim]"), CUBIT_MEMBER(key),
-            "new keys; the type follows input"),
+            "new keys; the type follows input")
+          .typed_by("input")
+          .strided("batch, tokens, kv_heads", CUBIT_MEMBER(key_strides)),
       input("value", "BF16, F16", shape("[batch, tokens, kv_heads, value_dim]"), CUBIT_MEMBER(value),
-            "new values; the type follows input"),
+            "new values; the type follows input")
+          .typed_by("input")
+          .strided("batch, tokens, kv_heads", CUBIT_MEMBER(value_strides)),
       input("lengths", "I32", shape("[batch]"), CUBIT_MEMBER(lengths),
             "tokens of each sequence that are in the cache already")
           .optional("0 tokens"),
@@ -30,10 +34,12 @@ ArgumentTable make_table() {
       input("cosines", "F32", shape("[positions, rotary_dim / 2]"), CUBIT_MEMBER(cosines),
             "cosines of the rotary embedding by position, up to the last new token")
           .with(kRotates)
+          .strided("positions", CUBIT_MEMBER(rotary_stride))
           .unless(CUBIT_MEMBER(cache.max_length)),
       input("sines", "F32", shape("[positions, rotary_dim / 2]"), CUBIT_MEMBER(sines),
             "sines of the rotary embedding by position, up to the last new token")
           .with(kRotates)
+          .strided("positions", CUBIT_MEMBER(rotary_stride))
           .unless(CUBIT_MEMBER(cache.max_length))};
   kv_cache::add_caches(list, offsetof(Struct, cache), ArgumentKind::updated);
   kv_cache::add_scales(list, offsetof(Struct, scales), ArgumentKind::updated,

@@ -8,6 +8,10 @@
 
 namespace cubit::ops::kv_cache {
 
+/// The shapes of the rows of keys and of values, for every format of a row.
+std::vector<ShapeRule> key_shapes();
+std::vector<ShapeRule> value_shapes();
+
 /// Adds keys and values of a cubit_kv_cache at `offset`, as `kind`.
 void add_caches(std::vector<Argument>& arguments, std::size_t offset, ArgumentKind kind);
 /// Adds the scales of keys and values, a cubit_kv_scales at `offset`. `meaning` says whether a launch writes them.

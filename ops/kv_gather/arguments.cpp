@@ -22,12 +22,17 @@ ArgumentTable make_table() {
   list.push_back(input("to", "I32", shape("[batch]"), CUBIT_MEMBER(to), "one more than the last token of each sequence")
                      .optional("max_length"));
   list.push_back(output("key", "BF16, F16", shape("[batch, tokens, kv_heads, head_dim]"), CUBIT_MEMBER(key),
-                        "keys; the type follows output, and rows without a token are zeros"));
+                        "keys; the type follows output, and rows without a token are zeros")
+                     .typed_by("output")
+                     .strided("batch, tokens, kv_heads", CUBIT_MEMBER(key_strides)));
   list.push_back(output("value", "BF16, F16", shape("[batch, tokens, kv_heads, value_dim]"), CUBIT_MEMBER(value),
-                        "values; the type follows output, and rows without a token are zeros"));
+                        "values; the type follows output, and rows without a token are zeros")
+                     .typed_by("output")
+                     .strided("batch, tokens, kv_heads", CUBIT_MEMBER(value_strides)));
   kv_cache::add_cache_numbers(list, offsetof(Struct, cache));
   list.push_back(number("batch", "int32", CUBIT_MEMBER(batch), "sequences"));
-  list.push_back(number("tokens", "int32", CUBIT_MEMBER(tokens), "rows per sequence and KV head, at most"));
+  list.push_back(
+      number("tokens", "int32", CUBIT_MEMBER(tokens), "rows per sequence and KV head, at most").usually("max_length"));
   return {"cubit_kv_gather_arguments", sizeof(Struct), std::move(list)};
 }
 

@@ -47,7 +47,9 @@ void add_result(std::vector<Argument>& arguments, std::size_t offset, bool is_al
   const char* const types = is_always_quantised ? "I8, F8_E4M3" : "I8, F8_E4M3, F16, BF16";
   arguments.push_back(
       output("output", types, {{"layout=row", "[rows, columns]"}, {"layout=col32", "[columns / 32, rows, 32]"}},
-             nested("result.output", offset, CUBIT_MEMBER(output)), "the result; the type follows output"));
+             nested("result.output", offset, CUBIT_MEMBER(output)), "the result; the type follows output")
+          .typed_by("output|input")
+          .strided("first", nested("result.output_stride", offset, CUBIT_MEMBER(output_stride))));
   arguments.push_back(input("scale", "F32", shape("[1]"), nested("result.scale", offset, CUBIT_MEMBER(scale)),
                             "the scale of all rows, from 2^-100 to 2^100")
                           .with("output=!unquantised,scale=tensor"));

@@ -14,7 +14,9 @@ using Struct = cubit_quantize_arguments;
 
 ArgumentTable make_table() {
   std::vector<Argument> list = {input("input", "F16, BF16", shape("[rows, columns]"), CUBIT_MEMBER(input),
-                                      "rows of activations; the type follows the field input")};
+                                      "rows of activations; the type follows the field input")
+                                    .typed_by("input")
+                                    .strided("rows", CUBIT_MEMBER(input_stride))};
   quantisation::add_result(list, offsetof(Struct, result), true);
   list.push_back(number("rows", "int32", CUBIT_MEMBER(rows), "tokens"));
   list.push_back(number("columns", "int32", CUBIT_MEMBER(columns), "values of a row, a multiple of 16 or 32"));

@@ -16,8 +16,11 @@ std::vector<ShapeRule> output_shapes() { return {{"function=silu_gate", "[m, n /
 ArgumentTable make_table() {
   std::vector<Argument> list = {
       input("activations", "I8, F8_E4M3", shape("[m, k]"), CUBIT_MEMBER(activations),
-            "activations; the type follows element"),
-      input("weights", "I8, F8_E4M3", shape("[n, k]"), CUBIT_MEMBER(weights), "weights of the same type"),
+            "activations; the type follows element")
+          .typed_by("element")
+          .strided("m", CUBIT_MEMBER(activation_stride)),
+      input("weights", "I8, F8_E4M3", shape("[n, k]"), CUBIT_MEMBER(weights), "weights of the same type")
+          .typed_by("element"),
       input("activation_scales", "F32", {{"activation_scale=token", "[m]"}, {"", "[1]"}},
             CUBIT_MEMBER(activation_scales), "scales of the activations")
           .with("output=!int32"),
@@ -34,14 +37,22 @@ ArgumentTable make_table() {
           .with("output=int8|fp8_e4m3"),
       input("second_scale", "F32", shape("[1]"), CUBIT_MEMBER(second_scale), "scale of the second output")
           .with("second_output=int8|fp8_e4m3"),
-      input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias), "added before the function").with("bias=true"),
+      input("bias", "F16, BF16", shape("[n]"), CUBIT_MEMBER(bias), "added before the function")
+          .with("bias=true")
+          .typed_by("output|addend"),
       input("residual", "F16, BF16", output_shapes(), CUBIT_MEMBER(residual),
             "added to the result; may be an output of 16 bits")
-          .with("residual=true"),
-      output("output", "F16, BF16, I32, I8, F8_E4M3", output_shapes(), CUBIT_MEMBER(output), "the result"),
+          .with("residual=true")
+          .typed_by("output|addend")
+          .strided("m", CUBIT_MEMBER(residual_stride)),
+      output("output", "F16, BF16, I32, I8, F8_E4M3", output_shapes(), CUBIT_MEMBER(output), "the result")
+          .typed_by("output")
+          .strided("m", CUBIT_MEMBER(output_stride)),
       output("second_output", "I8, F8_E4M3", output_shapes(), CUBIT_MEMBER(second_output),
              "the result as stored, quantised by one scale")
-          .with("second_output=int8|fp8_e4m3"),
+          .with("second_output=int8|fp8_e4m3")
+          .typed_by("second_output")
+          .strided("m", CUBIT_MEMBER(second_stride)),
       number("m", "int32", CUBIT_MEMBER(m), "rows of the activations"),
       number("n", "int32", CUBIT_MEMBER(n), "rows of the weights, a multiple of 8"),
       number("k", "int32", CUBIT_MEMBER(k), "values of a row, a multiple of 16"),

@@ -25,6 +25,31 @@ TEST(Catalogue, OperatorsExplainTheirFields) {
   }
 }
 
+json argument_named(const json& table, const std::string& name) {
+  for (const json& argument : table["arguments"])
+    if (argument["name"] == name) return argument;
+  return {};
+}
+
+TEST(Catalogue, ArgumentsAreThoseThatADescriptorTakes) {
+  const json rows = json::parse(cubit::arguments("gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"));
+  EXPECT_EQ(rows["operator"], "gqa_decode");
+  EXPECT_EQ(rows["sizes"]["heads_per_kv"], 8);
+  EXPECT_EQ(rows["sizes"]["value_groups"], 4);
+  EXPECT_TRUE(argument_named(rows, "key_scale").is_null()) << "the rows have their scales";
+  EXPECT_TRUE(argument_named(rows, "page_table").is_null()) << "the cache is contiguous";
+  const json key = argument_named(rows, "key");
+  expect_fields(key, {"name", "kind", "types", "shape", "strides", "optional", "default", "usual", "offset", "bytes"});
+  EXPECT_EQ(key["types"], "U8");
+  EXPECT_EQ(key["shape"], "[batch, max_length or more, kv_heads, 4 * groups + head_dim / 2]");
+  EXPECT_EQ(key["strides"].size(), 3U);
+  EXPECT_EQ(argument_named(rows, "output")["types"], "BF16") << "the default is the query's type";
+  EXPECT_EQ(argument_named(rows, "softmax_scale")["usual"], "1 / sqrt(head_dim)");
+  const json kept = json::parse(cubit::arguments("norm_quantize:output=unquantised,input=bf16"));
+  EXPECT_EQ(argument_named(kept, "output")["types"], "BF16") << "the result keeps the type of the input";
+  EXPECT_THROW((void)cubit::arguments("gqa_decode:kv=int3"), cubit::Error);
+}
+
 /// libcubit and libcubit_check know the same operators, in the same order.
 TEST(Catalogue, EveryOperatorCanBeChecked) {
   const json list = json::parse(cubit::operators());

@@ -34,6 +34,8 @@ std::vector<Case> catalogue_cases() {
       {"cubit_devices: json", [] { return cubit_devices(nullptr); }},
       {"cubit_descriptor_canonical: descriptor", [] { return cubit_descriptor_canonical(nullptr, &g_text); }},
       {"cubit_descriptor_canonical: text", [] { return cubit_descriptor_canonical("stream_read", nullptr); }},
+      {"cubit_descriptor_arguments: descriptor", [] { return cubit_descriptor_arguments(nullptr, &g_text); }},
+      {"cubit_descriptor_arguments: json", [] { return cubit_descriptor_arguments("stream_read", nullptr); }},
       {"cubit_descriptor_members: descriptor", [] { return cubit_descriptor_members(nullptr, "sm_80", &g_text); }},
       {"cubit_descriptor_members: architecture",
        [] { return cubit_descriptor_members("stream_read", nullptr, &g_text); }},

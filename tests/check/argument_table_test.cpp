@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,36 +99,43 @@ std::vector<std::string> dimensions(std::string_view shape) {
   return list;
 }
 
-/// Whether `extent` may be the size that `text` names: "batch", "4096", "n / 8", "ceil(k / group_size)" or "n + n_2". A
-/// name without a size yet takes the extent.
+/// The value of "batch", "4096", "ceil(k / group_size)", "n + n_2" or "4 * groups + head_dim / 2"; nothing if a name
+/// has no size yet. Terms are sums of products and quotients, which are evaluated from left to right.
+std::optional<std::int64_t> value_of(std::string text, const Sizes& sizes) {
+  const std::size_t plus = text.rfind(" + ");
+  const std::size_t factor = plus != std::string::npos ? plus : std::max(text.rfind(" * ") + 1, text.rfind(" / ") + 1);
+  if (text.starts_with("ceil(")) {
+    const auto quotient = text.substr(5, text.size() - 6);
+    const std::size_t slash = quotient.find(" / ");
+    const auto whole = value_of(quotient.substr(0, slash), sizes);
+    const auto part = value_of(quotient.substr(slash + 3), sizes);
+    if (!whole || !part) return std::nullopt;
+    return (*whole + *part - 1) / *part;
+  }
+  if (plus != std::string::npos || factor != 0) {
+    const std::size_t at = plus != std::string::npos ? plus : factor - 1;
+    const auto left = value_of(text.substr(0, at), sizes);
+    const auto right = value_of(text.substr(at + 3), sizes);
+    if (!left || !right) return std::nullopt;
+    if (text[at + 1] == '+') return *left + *right;
+    return text[at + 1] == '*' ? *left * *right : *left / *right;
+  }
+  if (std::isdigit(static_cast<unsigned char>(text[0])) != 0) return std::stoll(text);
+  const auto known = sizes.find(text);
+  return known == sizes.end() ? std::nullopt : std::optional(known->second);
+}
+
+/// Whether `extent` may be the size that `text` names. A name without a size yet takes the extent, and an expression
+/// with such a name may have any.
 bool is_size(std::string text, std::int64_t extent, Sizes& sizes) {
-  const bool rounds_up = text.starts_with("ceil(") && text.ends_with(")");
-  if (rounds_up) text = text.substr(5, text.size() - 6);
-  const std::size_t slash = text.find(" / ");
-  if (slash != std::string::npos) {
-    const auto value = [&](const std::string& part) {
-      if (std::isdigit(static_cast<unsigned char>(part[0])) != 0) return std::int64_t{std::stoll(part)};
-      const auto known = sizes.find(part);
-      return known == sizes.end() ? std::int64_t{0} : known->second;
-    };
-    const std::int64_t whole = value(text.substr(0, slash));
-    const std::int64_t part = value(text.substr(slash + 3));
-    if (whole == 0 || part == 0) return true;  // a size that no tensor has named is free
-    return extent == (rounds_up ? whole + part - 1 : whole) / part;
-  }
-  if (text.find(" + ") != std::string::npos) {
-    std::int64_t sum = 0;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find(" + ", at), text.size());
-      const auto known = sizes.find(text.substr(at, end - at));
-      if (known == sizes.end()) return true;  // a size that no tensor has named is free
-      sum += known->second;
-      at = end + 3;
-    }
-    return extent == sum;
-  }
-  if (std::isdigit(static_cast<unsigned char>(text[0])) != 0) return extent == std::stoll(text);
-  return sizes.try_emplace(text, extent).first->second == extent;
+  constexpr std::string_view kOrMore = " or more";
+  const bool is_bound = text.ends_with(kOrMore);
+  if (is_bound) text.resize(text.size() - kOrMore.size());
+  if (text.ends_with("...")) text.resize(text.size() - 3);
+  const bool is_name = text.find_first_of(" (") == std::string::npos && std::isalpha(text[0]) != 0;
+  if (is_name) sizes.try_emplace(text, extent);
+  const std::optional<std::int64_t> value = value_of(text, sizes);
+  return !value || extent == *value || (is_bound && extent > *value);
 }
 
 /// Sizes that the descriptor decides.
@@ -142,18 +151,39 @@ Sizes sizes_of(const FieldValues& descriptor, const std::vector<FieldHelp>& fiel
 }
 
 void expect_shape(const Tensor& tensor, const Argument& argument, const FieldValues& descriptor, Sizes& sizes) {
-  std::vector<std::string> names = dimensions(shape_of(argument, descriptor));
-  const auto dots = std::find(names.begin(), names.end(), "...");
-  if (dots != names.end()) {  // any number of dimensions; made-up data has one
-    *dots = "free";
-  }
+  const std::vector<std::string> names = dimensions(shape_of(argument, descriptor));
   ASSERT_EQ(tensor.shape.size(), names.size()) << tensor.name << " " << shape_of(argument, descriptor);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    std::string name = names[i];
-    // Keys and values have rows of their own formats.
-    if (name == "row") name += tensor.name.starts_with("value") ? " of values" : " of keys";
-    EXPECT_TRUE(is_size(name, tensor.shape[i], sizes))
-        << tensor.name << " dimension " << name << " is " << tensor.shape[i];
+    EXPECT_TRUE(is_size(names[i], tensor.shape[i], sizes))
+        << tensor.name << " dimension " << names[i] << " is " << tensor.shape[i];
+  }
+}
+
+/// Whether a stride rule is about the dimension with this expression.
+bool is_about(std::string_view rule, const std::string& dimension, bool is_first) {
+  if (rule == "first") return is_first;
+  return std::ranges::any_of(rule | std::views::split('|'), [&](auto part) {
+    const std::string name(part.begin(), part.end());
+    const std::size_t at = dimension.find(name);
+    return at == 0 && (name.size() == dimension.size() || std::strchr(" .", dimension[name.size()]) != nullptr);
+  });
+}
+
+/// The struct of a problem, whose tensors are dense, has the strides of dense tensors in the members of the table.
+void expect_strides(const Tensor& tensor, const Argument& argument, const FieldValues& descriptor,
+                    const std::vector<std::byte>& arguments) {
+  const std::vector<std::string> names = dimensions(shape_of(argument, descriptor));
+  std::int64_t dense = 1;
+  for (std::size_t i = names.size(); i-- > 0; dense *= tensor.shape[i]) {
+    for (const StrideRule& rule : argument.strides) {
+      if (!is_about(rule.sizes, names[i], i == 0)) continue;
+      std::int64_t stride = 0;
+      std::memcpy(&stride, arguments.data() + rule.member.offset, sizeof stride);
+      const bool is_left_out = stride == 0 && rule.member.name == "weight_stride";  // means contiguous rows
+      EXPECT_TRUE(stride == dense || tensor.shape[i] == 1 || is_left_out)
+          << tensor.name << " dimension " << names[i] << ": " << rule.member.name << " is " << stride << ", not "
+          << dense;
+    }
   }
 }
 
@@ -196,7 +226,10 @@ TEST(ArgumentTable, ProblemsHaveItsTensors) {
       const Argument* const argument = table.find(tensors[i].name);
       ASSERT_NE(argument, nullptr) << tensors[i].name;
       EXPECT_TRUE(holds(argument->when, descriptor)) << tensors[i].name;
-      EXPECT_TRUE(lists(argument->types, tensors[i].type)) << tensors[i].name << " " << tensors[i].type;
+      const std::string_view types = type_of(*argument, descriptor);
+      EXPECT_TRUE(lists(types, tensors[i].type)) << tensors[i].name << " " << tensors[i].type << " " << types;
+      EXPECT_TRUE(argument->type_fields.empty() || types == tensors[i].type) << tensors[i].name << " " << types;
+      expect_strides(tensors[i], *argument, descriptor, arguments);
       expect_shape(tensors[i], *argument, descriptor, sizes);
       given[argument->name] = addresses[i];
     }
