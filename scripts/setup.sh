@@ -3,7 +3,8 @@
 # only looks, in well under a second, and says nothing.
 #
 #   scripts/setup.sh --run   what `make run` needs
-#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy and git
+#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy, git, and the Python
+#                            packages of python/tests in an environment of their own, .deps/python
 #   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14,
 #                            and NVIDIA's disassembler, a Python wheel that is unpacked into .deps/nvdisasm
 #
@@ -162,6 +163,23 @@ download_nvrtc() {
   unpack "$wheel" "$nvrtc_folder" 'libnvrtc.so.*' 'libnvrtc-builtins.so.*'
 }
 
+# What the tests of the Python package import, and what builds its wheels.
+python_packages='numpy ml_dtypes pytest apache-tvm-ffi>=0.1.9,<0.2 scikit-build-core>=0.10'
+python_folder=.deps/python
+
+have_python_packages() {
+  "$python_folder/bin/python" -c 'import ml_dtypes, numpy, pytest, scikit_build_core, tvm_ffi' 2>/dev/null
+}
+
+download_python_packages() {
+  say "installing the packages of the Python tests into $python_folder"
+  python3 -c 'import ensurepip, venv' 2>/dev/null || { need python3-venv; install_missing; }
+  rm -rf "$python_folder"
+  python3 -m venv "$python_folder"
+  # shellcheck disable=SC2086 # a list of requirements
+  "$python_folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $python_packages
+}
+
 download_nvdisasm() {
   say "unpacking NVIDIA's Python wheel $nvdisasm into $nvdisasm_folder"
   unpack "$nvdisasm" "$nvdisasm_folder" nvdisasm
@@ -188,3 +206,4 @@ major=$("${CXX:-c++}" -dumpversion | cut -d. -f1)
 [ "$major" -ge 12 ] || { echo "setup: ${CXX:-c++} is version $major; GCC 12 or Clang 14 is needed" >&2; exit 1; }
 installed_nvrtc || download_nvrtc
 [ "$want_ci" = no ] || [ -e "$nvdisasm_folder/nvdisasm" ] || download_nvdisasm
+[ "$want_tests" = no ] || have_python_packages || download_python_packages

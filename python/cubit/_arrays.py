@@ -1,0 +1,90 @@
+"""Tensors of any framework: their facts, and new ones. No framework is imported here before the caller has it."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from cubit._table import BYTES, NAMES, TYPES, Facts
+from cubit.errors import InvalidArgumentError
+
+CUDA_TYPES = (2, 13)  # kDLCUDA and kDLCUDAManaged
+
+
+def type_of(name: str, tensor: Any) -> str:
+    """The type of safetensors."""
+    spelled = str(tensor.dtype).removeprefix("torch.")
+    if spelled not in TYPES:
+        raise InvalidArgumentError(f"{name} has type {spelled}", "cubit has no such type", f"give {', '.join(TYPES)}")
+    return TYPES[spelled]
+
+
+def facts_of(name: str, tensor: Any) -> Facts:
+    type_ = type_of(name, tensor)
+    strides = getattr(tensor, "stride", None)
+    if callable(strides):  # PyTorch counts elements
+        return Facts(tuple(tensor.shape), type_, tuple(strides()))
+    counted = getattr(tensor, "strides", None)  # NumPy and CuPy count bytes; JAX has no strides
+    return Facts(tuple(tensor.shape), type_, counted and tuple(one // BYTES[type_] for one in counted))
+
+
+def device_of(name: str, tensor: Any) -> str:
+    """ "cpu" or "cuda:0"."""
+    try:
+        kind, index = tensor.__dlpack_device__()
+    except (AttributeError, TypeError):
+        raise InvalidArgumentError(f"{name} is of type {type(tensor).__name__}", "a tensor supports DLPack",
+                                   "give an array of NumPy, CuPy or JAX, or a tensor of PyTorch") from None
+    return f"cuda:{index}" if kind in CUDA_TYPES else "cpu"
+
+
+def common_device(tensors: Mapping[str, Any]) -> str:
+    """The device of all tensors."""
+    devices = {name: device_of(name, tensor) for name, tensor in tensors.items()}
+    first = next(iter(devices.items()), ("", "cpu"))
+    for name, device in devices.items():
+        if device != first[1]:
+            raise InvalidArgumentError(f"{name} is on {device}", f"{first[0]} is on {first[1]}",
+                                       "give tensors of one device")
+    return first[1]
+
+
+def new_like(example: Any, facts: Facts) -> Any:
+    """A new tensor of the framework and on the device of `example`."""
+    framework = type(example).__module__.partition(".")[0]
+    shape, name = tuple(facts.shape), NAMES[facts.type]
+    if framework == "torch":
+        return example.new_empty(shape, dtype=getattr(sys.modules["torch"], name))
+    if framework == "cupy":
+        return sys.modules["cupy"].empty(shape, dtype=numpy_type(facts.type))
+    if framework == "jax" or framework == "jaxlib":
+        numpy = sys.modules["jax"].numpy
+        return numpy.empty(shape, dtype=name, device=example.device)
+    import numpy
+
+    return numpy.empty(shape, dtype=numpy_type(facts.type))
+
+
+def to_numpy(tensor: Any) -> Any:
+    """A view of a tensor in host memory. NumPy has no bfloat16 of PyTorch, whose bits become uint16."""
+    import numpy
+
+    if type(tensor).__module__.partition(".")[0] != "torch":
+        return numpy.asarray(tensor)
+    torch = sys.modules["torch"]
+    words = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
+    return tensor.detach().view(words.get(tensor.dtype, tensor.dtype)).numpy()
+
+
+def numpy_type(type_: str) -> Any:
+    """The dtype of NumPy; with ml_dtypes also of bfloat16 and float8, whose bits are otherwise integers."""
+    import numpy
+
+    try:
+        return numpy.dtype(NAMES[type_])
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+    except ImportError:
+        return numpy.dtype("uint16" if BYTES[type_] == 2 else "uint8")
+    return numpy.dtype(getattr(ml_dtypes, NAMES[type_]))

@@ -1,0 +1,134 @@
+"""libcubit through ctypes: everything but the hot path of launches on a GPU.
+
+libcubit lies in the folder `lib` of this package. libcubit itself looks for libcubit_cpu, the CPU device, in its own
+folder, where the distribution cubit-kernels-cpu puts it. NVRTC is taken from NVIDIA's wheel if that is installed.
+"""
+
+import ctypes
+import importlib.util
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cubit import errors
+
+FOLDER = Path(__file__).parent / "lib"
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char_p), ("what", ctypes.c_char_p),
+                ("why", ctypes.c_char_p), ("remedy", ctypes.c_char_p)]
+
+
+class _EngineOptions(ctypes.Structure):
+    """The first members of cubit_engine_options; the library takes the missing ones as zero."""
+
+    _fields_ = [("size", ctypes.c_size_t), ("cache_dir", ctypes.c_char_p), ("nvrtc_path", ctypes.c_char_p)]
+
+
+class Launch(ctypes.Structure):
+    """cubit_launch."""
+
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+                ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t), ("overlap", ctypes.c_int)]
+
+
+@cache
+def library() -> ctypes.CDLL:
+    file = next(iter(sorted(FOLDER.glob("libcubit.so.*"), key=lambda path: len(path.name))), None)
+    if file is None:
+        raise ImportError(f"{FOLDER} has no libcubit.so: the package cubit-kernels is not installed completely")
+    loaded = ctypes.CDLL(str(file))
+    loaded.cubit_last_error.restype = ctypes.POINTER(_Error)
+    return loaded
+
+
+def last_error() -> errors.Error:
+    """The exception of this thread's last failure."""
+    found = library().cubit_last_error().contents
+    kind = errors.BY_STATUS.get(found.status, errors.InternalError)
+    return kind(*(part.decode(errors="replace") for part in (found.what, found.why, found.remedy)))
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls a function that returns a cubit_status."""
+    if getattr(library(), name)(*arguments):
+        raise last_error()
+
+
+def text(name: str, *arguments: str) -> str:
+    """Calls a function whose last parameter receives a text."""
+    result = ctypes.c_char_p()
+    call(name, *(one.encode() for one in arguments), ctypes.byref(result))
+    return (result.value or b"").decode()
+
+
+class Handle:
+    """An object of the library. The library's release function runs when Python no longer uses the object."""
+
+    def __init__(self, create: str, release: str, *arguments: Any) -> None:
+        self.pointer = ctypes.c_void_p()
+        self._release: Callable[[ctypes.c_void_p], None] = getattr(library(), release)
+        call(create, *arguments, ctypes.byref(self.pointer))
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            self._release(self.pointer)
+
+
+def _nvrtc_of_wheel() -> bytes | None:
+    """The NVRTC of NVIDIA's wheel, unless the environment names one."""
+    if os.environ.get("CUBIT_NVRTC") or os.environ.get("CUBIT_NVRTC_DIR"):
+        return None
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for file in sorted(Path(folder).glob("*/lib/libnvrtc.so.1[0-9]"), reverse=True):
+            return str(file).encode()
+    return None
+
+
+@cache
+def engine() -> Handle:
+    """The engine of this process, with the usual cache folder and the options of the environment."""
+    options = _EngineOptions(ctypes.sizeof(_EngineOptions), None, _nvrtc_of_wheel())
+    return Handle("cubit_engine_create", "cubit_engine_release", ctypes.byref(options))
+
+
+@cache
+def device(name: str) -> Handle:
+    """An open device, "cuda:0" or "cpu:sm_80". Devices stay open until the process ends."""
+    return Handle("cubit_device_open", "cubit_device_release", name.encode())
+
+
+@cache
+def kernel(descriptor: str, architecture: str) -> Handle:
+    """The kernel of a descriptor for an architecture, "sm_90a" or "cpu:sm_80"."""
+    return Handle("cubit_engine_get", "cubit_kernel_release", engine().pointer, descriptor.encode(),
+                  architecture.encode())
+
+
+def workspace_bytes(kernel_handle: Handle, arguments: bytes, device_handle: Handle) -> int:
+    needed = ctypes.c_size_t()
+    call("cubit_kernel_workspace", kernel_handle.pointer, arguments, device_handle.pointer, ctypes.byref(needed))
+    return needed.value
+
+
+class Memory:
+    """Device memory that is freed with this object."""
+
+    def __init__(self, device_handle: Handle, size: int) -> None:
+        self.device, self.size, self.pointer = device_handle, size, ctypes.c_void_p()
+        call("cubit_device_allocate", device_handle.pointer, ctypes.c_size_t(size), ctypes.byref(self.pointer))
+
+    @property
+    def address(self) -> int:
+        return self.pointer.value or 0
+
+    def zero(self, stream: ctypes.c_void_p | None = None) -> None:
+        call("cubit_device_fill_zero", self.device.pointer, self.pointer, ctypes.c_size_t(self.size), stream)
+
+    def __del__(self) -> None:
+        if self.pointer:
+            library().cubit_device_free(self.device.pointer, self.pointer)

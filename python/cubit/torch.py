@@ -1,0 +1,137 @@
+"""Operators for PyTorch: `torch.ops.cubit.<operator>`, for eager mode, torch.compile and CUDA graphs.
+
+The schemas come from the tables of the operators. Every operator takes its descriptor first, then its tensors and
+numbers by name. Operators that change tensors in place return nothing; an operator that may write several tensors
+returns a list. None has a gradient, and autocast does not change the types that a descriptor states.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+
+import cubit
+from cubit import _library
+from cubit._arrays import TYPES
+from cubit._table import NAMES, Facts, table
+
+__all__ = ["gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
+
+_FIELDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_LIBRARY = torch.library.Library("cubit", "DEF")
+
+kernel = cache(cubit.get)
+
+
+class _Operator:
+    """One operator of the tables as an operator of PyTorch."""
+
+    keyword = "from_"  # schemas may not use Python's keywords: this is the argument `from`
+
+    def __init__(self, described: dict[str, Any]) -> None:
+        self.name: str = described["name"]
+        listed = described["arguments"]
+        outputs = [one for one in listed if one["kind"] == "output" and not one["optional"]]
+        self.is_list = len(outputs) > 1
+        self.has_output = bool(outputs)
+        aliases = iter("abcdefgh")
+        types = {"int32": "SymInt?", "int64": "SymInt?", "float": "float?"}
+        schema = []
+        for one in listed:
+            if one["kind"] == "output":
+                continue
+            kind = types.get(one["types"], "Tensor?") if one["kind"] == "number" else "Tensor?"
+            kind = f"Tensor({next(aliases)}!)?" if one["kind"] == "updated" else kind
+            schema.append(f"{kind} {self.keyword if one['name'] == 'from' else one['name']}=None")
+        returns = "Tensor[]" if self.is_list else "Tensor" if self.has_output else "()"
+        _LIBRARY.define(f"{self.name}(str descriptor, *, {', '.join(schema)}) -> {returns}",
+                        tags=(torch.Tag.needs_fixed_stride_order,))
+        for key in ("CUDA", "CPU"):
+            _LIBRARY.impl(self.name, self.launch, key)
+        torch.library.register_fake(f"cubit::{self.name}", self.fake, lib=_LIBRARY)
+
+    def _named(self, given: dict[str, Any]) -> dict[str, Any]:
+        named = {name: value for name, value in given.items() if value is not None}
+        return named if self.keyword not in named else {"from": named.pop(self.keyword), **named}
+
+    def launch(self, descriptor: str, **given: Any) -> Any:
+        return self._returned(kernel(descriptor)(**self._named(given)))
+
+    def _returned(self, made: Any) -> Any:
+        if not self.has_output:
+            return None
+        if self.is_list:
+            return list(made.values()) if isinstance(made, dict) else [made]
+        return made
+
+    def fake(self, descriptor: str, **given: Any) -> Any:
+        """The shapes and types of the outputs, without data."""
+        about = table(_canonical(descriptor))
+        named = self._named(given)
+        about.check_names(named)
+        tensors = {name: one for name, one in named.items() if isinstance(one, torch.Tensor)}
+        facts = {name: Facts(tuple(one.shape), TYPES[str(one.dtype).removeprefix("torch.")])
+                 for name, one in tensors.items()}
+        numbers = {name: one for name, one in named.items() if name not in tensors}
+        planned = about.plan(facts, numbers, is_symbolic=True).outputs
+        example = next(iter(tensors.values()))
+        return self._returned({name: example.new_empty(one.shape, dtype=getattr(torch, NAMES[one.type]))
+                               for name, one in planned.items()} if self.is_list or len(planned) > 1 else
+                              next((example.new_empty(one.shape, dtype=getattr(torch, NAMES[one.type]))
+                                    for one in planned.values()), None))
+
+
+_canonical = cache(partial(_library.text, "cubit_descriptor_canonical"))
+_OPERATORS = {one["name"]: _Operator(one) for one in json.loads(_library.text("cubit_operators"))}
+
+
+def _call(operator: str) -> Callable[..., Any]:
+    return getattr(torch.ops.cubit, operator).default
+
+
+def gqa_decode(descriptor: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+               lengths: torch.Tensor | None = None, **others: Any) -> torch.Tensor:
+    """Decode attention; `others` are further arguments of the operator gqa_decode by name."""
+    return _call("gqa_decode")(descriptor, query=query, key=key, value=value, lengths=lengths, **others)
+
+
+def kv_append(descriptor: str, key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,
+              value_cache: torch.Tensor, **others: Any) -> None:
+    """Quantises new keys and values into the caches, in place."""
+    _call("kv_append")(descriptor, key=key, value=value, key_cache=key_cache, value_cache=value_cache, **others)
+
+
+def quantize(x: torch.Tensor, output: str = "int8") -> tuple[torch.Tensor, torch.Tensor]:
+    """Quantises the last dimension of `x` with one scale for each row. Returns codes and scales."""
+    codes, scales = _call("quantize")(f"quantize:output={output},input={_FIELDS[x.dtype]}", input=_rows(x))
+    return codes.view(x.shape), scales.view(x.shape[:-1])
+
+
+def w4a16_linear(x: torch.Tensor, qweight: torch.Tensor, scales: torch.Tensor, qzeros: torch.Tensor | None = None,
+                 bias: torch.Tensor | None = None, g_idx: torch.Tensor | None = None, *, format: str = "gptq",
+                 group_size: int = 128, bits: int = 4) -> torch.Tensor:
+    """A linear layer with packed 4-bit or 8-bit weights as a GPTQ or AWQ checkpoint stores them."""
+    fields = [f"format={format}", f"bits={bits}", f"group_size={group_size}", f"element={_FIELDS[x.dtype]}"]
+    fields += ["bias=true"] if bias is not None else []
+    fields += ["activation_order=true"] if g_idx is not None else []
+    made = _call("w4a16_gemm")("w4a16_gemm:" + ",".join(fields), activations=_rows(x), qweight=qweight, scales=scales,
+                               qzeros=qzeros, bias=bias, g_idx=g_idx)
+    return made.view(*x.shape[:-1], made.shape[-1])
+
+
+def w8a8_linear(x: torch.Tensor, weight: torch.Tensor, weight_scales: torch.Tensor,
+                bias: torch.Tensor | None = None) -> torch.Tensor:
+    """A linear layer with 8-bit weights [n, k], int8 or float8_e4m3fn, and one scale for each row of the weights. The
+    rows of `x` are quantised to the type of the weights."""
+    element = "int8" if weight.dtype == torch.int8 else "fp8_e4m3"
+    codes, scales = quantize(_rows(x), element)
+    fields = [f"element={element}", f"output={_FIELDS[x.dtype]}"] + (["bias=true"] if bias is not None else [])
+    made = _call("w8a8_gemm")("w8a8_gemm:" + ",".join(fields), activations=codes, weights=weight,
+                              activation_scales=scales, weight_scales=weight_scales, bias=bias)[0]
+    return made.view(*x.shape[:-1], made.shape[-1])
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])

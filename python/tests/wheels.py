@@ -1,0 +1,79 @@
+"""Builds the two wheels, installs them into a new environment, and computes a checked INT4 result there.
+
+    wheels.py ROOT [--unity]    --unity compiles as preset `release` does, whose objects ccache knows
+
+The new environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and
+fails if one is larger than it may be, if it needs a library that a plain machine lacks, or if the result is wrong.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+MOST_BYTES = {"cubit_kernels": 5_000_000, "cubit_kernels_cpu": 20_000_000}
+PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0"}
+PROGRAM = """
+import cubit, numpy as np
+y = cubit.get("w4a16_gemm:format=symmetric")(activations=np.ones((1, 256), np.float16),
+    qweight=np.full((32, 256), 0x99999999, np.uint32), scales=np.full((2, 256), 0.5, np.float16))
+assert (y == 128).all()
+assert cubit.__file__.startswith({prefix!r}), cubit.__file__
+print("checked", cubit.devices())
+"""
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUBIT_", "PYTHON"))}
+    done = subprocess.run([str(part) for part in command], env=clean | environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def built(root: Path, target: Path, settings: list[str]) -> list[Path]:
+    for source in (root, root / "python" / "cpu"):
+        run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", target, *settings, source)
+    return sorted(target.glob("*.whl"))
+
+
+def wrong_wheel(wheel: Path, is_static: bool) -> str:
+    most = MOST_BYTES[wheel.name.partition("-")[0]]
+    size = wheel.stat().st_size
+    print(f"{wheel.name}: {size / 1e6:.2f} MB")
+    if size > most:
+        return f"{wheel.name} has {size} bytes; at most {most}"
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as packed:
+        names = [name for name in packed.namelist() if ".so" in name]
+        for name in names:
+            listed = run("readelf", "-d", packed.extract(name, folder))
+            needed = {line.split("[")[1].rstrip("]") for line in listed.splitlines() if "(NEEDED)" in line}
+            if is_static and not needed <= PLAIN:
+                return f"{name} of {wheel.name} needs {', '.join(sorted(needed - PLAIN))}"
+    return "" if names else f"{wheel.name} has no library"
+
+
+def main() -> int:
+    root, is_unity = Path(sys.argv[1]).resolve(), "--unity" in sys.argv
+    defines = {"CMAKE_UNITY_BUILD": "ON", "CMAKE_UNITY_BUILD_BATCH_SIZE": "8", "CUBIT_SHARED_FMT": "ON",
+               "CMAKE_UNITY_BUILD_UNIQUE_ID": "CUBIT_UNITY_FILE"} if is_unity else {}
+    with tempfile.TemporaryDirectory() as folder:
+        wheels = built(root, Path(folder) / "wheels", [f"-Ccmake.define.{name}={value}" for name, value in
+                                                     defines.items()])
+        wrong = list(filter(None, [wrong_wheel(wheel, not is_unity) for wheel in wheels]))
+        if wrong or len(wheels) != 2:
+            print("\n".join(wrong) or f"two wheels were expected, not {len(wheels)}")
+            return 1
+        python = Path(folder) / "new" / "bin" / "python"
+        run(sys.executable, "-m", "venv", python.parents[1])
+        run(python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *wheels, "numpy", "ml_dtypes",
+            "nvidia-cuda-nvrtc>=13,<13.1")
+        print(run(python, "-c", PROGRAM.replace("{prefix!r}", repr(str(python.parents[1]))),
+                  CUBIT_CACHE_DIR=f"{folder}/cache").strip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
