@@ -142,6 +142,9 @@ def test_out_and_log_sum_exp():
     both = kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, lse=True)
     out = torch.empty_like(query)
     assert kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, out=out) is out
+    again = torch.empty_like(query)
+    kernel.positional("query", "key", "value", "output", "lengths")(query, *caches, again, lengths)
+    assert torch.equal(again, out)
     assert torch.equal(out, both["output"]) and both["lse"].shape == (3, 16) and both["lse"].isfinite().all()
 
 
