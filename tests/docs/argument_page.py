@@ -19,8 +19,9 @@ fields with which it is given, and its meaning. The page is made from the operat
 tables, by `cubit operators --json | python3 tests/docs/argument_page.py`.
 
 The names in a shape are numbers of the same operator or sizes that follow from the descriptor.
-Where a shape depends on fields, the first row whose condition holds applies. The last row without a
-condition holds for all other values.
+A dimension "or more" is at least that size, and `rows...` is one or more dimensions whose product
+is `rows`. Where a shape depends on fields, the first row whose condition holds applies. The last
+row without a condition holds for all other values.
 """
 
 
