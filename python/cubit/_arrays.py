@@ -59,9 +59,8 @@ def new_like(example: Any, facts: Facts) -> Any:
     if framework == "jax" or framework == "jaxlib":
         numpy = sys.modules["jax"].numpy
         return numpy.empty(shape, dtype=name, device=example.device)
-    import numpy
-
-    return numpy.empty(shape, dtype=numpy_type(facts.type))
+    raise InvalidArgumentError(f"tensors of {framework} on a GPU", "cubit allocates outputs for PyTorch, CuPy and JAX",
+                               "give the outputs by out=")
 
 
 def to_numpy(tensor: Any) -> Any:
@@ -73,6 +72,16 @@ def to_numpy(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     words = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
     return tensor.detach().view(words.get(tensor.dtype, tensor.dtype)).numpy()
+
+
+def from_numpy(example: Any, array: Any, type_: str) -> Any:
+    """The array as a tensor of the framework of `example`."""
+    framework = type(example).__module__.partition(".")[0]
+    if framework == "torch":
+        torch = sys.modules["torch"]
+        bits = array.view(f"u{BYTES[type_]}") if type_ in ("BF16", "F8_E4M3", "F8_E5M2") else array
+        return torch.from_numpy(bits).view(getattr(torch, NAMES[type_]))
+    return sys.modules["jax"].numpy.asarray(array) if framework in ("jax", "jaxlib") else array
 
 
 def numpy_type(type_: str) -> Any:

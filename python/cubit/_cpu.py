@@ -4,7 +4,7 @@ import ctypes
 from typing import Any
 
 from cubit import _library
-from cubit._arrays import new_like, to_numpy, type_of
+from cubit._arrays import from_numpy, numpy_type, to_numpy, type_of
 from cubit._table import Facts, Table
 
 
@@ -16,7 +16,8 @@ def launch(table: Table, architecture: str, tensors: dict[str, Any], numbers: di
     arrays = {name: to_numpy(tensor) for name, tensor in tensors.items()}
     facts = {name: Facts(array.shape, type_of(name, array)) for name, array in arrays.items()}
     plan = table.plan(facts, numbers, wanted)
-    outputs = {name: arrays[name] if name in arrays else new_like(None, one) for name, one in plan.outputs.items()}
+    outputs = {name: arrays[name] if name in arrays else numpy.empty(one.shape, numpy_type(one.type))
+               for name, one in plan.outputs.items()}
     written = {name: arrays[name] for name in arrays if table.by_name[name].is_written} | outputs
     for name, array in written.items():
         if not array.flags.writeable:
@@ -39,7 +40,9 @@ def launch(table: Table, architecture: str, tensors: dict[str, Any], numbers: di
         result = numpy.empty(array.shape, array.dtype)
         _copy("cubit_device_download", memory[name], result)
         array[...] = result
-    return outputs
+    example = next(iter(tensors.values()))
+    return {name: tensors[name] if name in tensors else from_numpy(example, array, plan.outputs[name].type)
+            for name, array in outputs.items()}
 
 
 def _copy(function: str, memory: _library.Memory, array: Any) -> None:

@@ -169,3 +169,16 @@ def test_cupy_arrays_are_tensors_too():
     expected = cubit.get("quantize")(input=torch.from_dlpack(x))
     assert isinstance(made["output"], cupy.ndarray)
     assert torch.equal(torch.from_dlpack(made["output"]), expected["output"])
+
+
+@pytest.mark.skipif("cpu" not in cubit.devices(), reason="the CPU device is not installed")
+def test_tensors_in_host_memory_run_on_the_cpu_device():
+    torch.manual_seed(0)
+    x = torch.randn(3, 64, dtype=torch.bfloat16)
+    plain = cubit.get("norm_quantize:output=unquantised,input=bf16")(
+        input=x, weight=torch.ones(64, dtype=torch.bfloat16), epsilon=1e-6)
+    assert plain.dtype == torch.bfloat16
+    assert relative(plain, torch.nn.functional.rms_norm(x.float(), (64,), eps=1e-6)) < 5e-3
+    codes, scales = ct.quantize(x)
+    there, scales_there = ct.quantize(x.cuda())
+    assert torch.equal(codes, there.cpu()) and torch.equal(scales, scales_there.cpu())

@@ -1,20 +1,23 @@
-"""Builds the two wheels, installs them into a new environment, and computes a checked INT4 result there.
+"""Builds the source distribution and both wheels, installs the wheels, and computes a checked INT4 result.
 
     wheels.py ROOT [--unity]    --unity compiles as preset `release` does, whose objects ccache knows
 
-The new environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and
+The wheel of cubit-kernels is built from the source distribution, and that of cubit-kernels-cpu from the tree. The new
+environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and
 fails if one is larger than it may be, if it needs a library that a plain machine lacks, or if the result is wrong.
 """
 
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
 
 MOST_BYTES = {"cubit_kernels": 5_000_000, "cubit_kernels_cpu": 20_000_000}
-PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0"}
+PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0",
+         "libz.so.1", "libzstd.so.1"}  # the last two are LLVM's
 PROGRAM = """
 import cubit, numpy as np
 y = cubit.get("w4a16_gemm:format=symmetric")(activations=np.ones((1, 256), np.float16),
@@ -33,8 +36,18 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-def built(root: Path, target: Path, settings: list[str]) -> list[Path]:
-    for source in (root, root / "python" / "cpu"):
+def unpacked_sdist(root: Path, folder: Path) -> Path:
+    """The source distribution, unpacked."""
+    program = f"import os, scikit_build_core.build as b; os.chdir({str(root)!r}); print(b.build_sdist({str(folder)!r}))"
+    name = run(sys.executable, "-c", program).strip().splitlines()[-1]
+    print(f"{name}: {(folder / name).stat().st_size / 1e6:.2f} MB")
+    with tarfile.open(folder / name) as packed:
+        packed.extractall(folder)
+    return folder / name.removesuffix(".tar.gz")
+
+
+def built(sources: tuple[Path, ...], target: Path, settings: list[str]) -> list[Path]:
+    for source in sources:
         run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", target, *settings, source)
     return sorted(target.glob("*.whl"))
 
@@ -60,8 +73,9 @@ def main() -> int:
     defines = {"CMAKE_UNITY_BUILD": "ON", "CMAKE_UNITY_BUILD_BATCH_SIZE": "8", "CUBIT_SHARED_FMT": "ON",
                "CMAKE_UNITY_BUILD_UNIQUE_ID": "CUBIT_UNITY_FILE"} if is_unity else {}
     with tempfile.TemporaryDirectory() as folder:
-        wheels = built(root, Path(folder) / "wheels", [f"-Ccmake.define.{name}={value}" for name, value in
-                                                     defines.items()])
+        settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
+        sources = (unpacked_sdist(root, Path(folder)), root / "python" / "cpu")
+        wheels = built(sources, Path(folder) / "wheels", settings)
         wrong = list(filter(None, [wrong_wheel(wheel, not is_unity) for wheel in wheels]))
         if wrong or len(wheels) != 2:
             print("\n".join(wrong) or f"two wheels were expected, not {len(wheels)}")

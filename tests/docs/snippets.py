@@ -10,7 +10,8 @@ The words behind the three backticks of a code block say how the block is checke
   cpp, c                  A fragment. It must compile as the body of a function that has the names of PRELUDE.
   cpp program, c program  A complete program. It is compiled, linked to the libraries and run without arguments; the exit
                           code must be 0.
-  python                  A program with NumPy. It is run; the exit code must be 0.
+  python                  A program with NumPy and the package cubit. It is run; the exit code must be 0.
+  python no-run           The block needs PyTorch or a GPU. It is only parsed.
   cuda, cmake, json, text Shown to the reader, not checked.
 
 A further word file=NAME writes the block to the file NAME first, where later commands of the page find it.
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Iterator
 
 LANGUAGES = {"sh", "cpp", "c", "python", "cuda", "cmake", "json", "text"}
-MODES = {"sh": {"no-run"}, "cpp": {"program"}, "c": {"program"}}
+MODES = {"sh": {"no-run"}, "python": {"no-run"}, "cpp": {"program"}, "c": {"program"}}
 TIME_LIMIT = 120  # seconds for one block
 
 # The names that a fragment may use without declaring them.
@@ -235,7 +236,8 @@ def check(block: Block, folder: Path, tools: Tools) -> str:
     if block.language == "sh":
         return check_shell(block, folder, tools)
     if block.language == "python":
-        return run([sys.executable, "-B", "-c", block.text], folder, tools)
+        checked = [f"compile({block.text!r}, 'block', 'exec')"] if block.is_("no-run") else [block.text]
+        return run([sys.executable, "-B", "-c", *checked], folder, tools)
     return check_code(block, folder, tools) if block.language in PRELUDE else ""
 
 
