@@ -54,19 +54,20 @@ class Kernel:
         if out is not None:
             if isinstance(out, dict):
                 arguments.update(out)
+                out = _result(out)
             else:
                 arguments[self._out or self._one_output()] = out
         launcher = self._launchers.get(tuple(arguments))  # the hot path: nothing is called but tvm-ffi
         try:
             if launcher is not None and not launcher.function(launcher.handle, 0, *arguments.values()):
-                return out
+                return self._given(arguments) if out is None else out
         except Exception:  # an array that tvm-ffi does not take, such as one of ml_dtypes, or a mistake: see below
             launcher = None
         first = arguments.get(self._first)
         if getattr(first, "is_cuda", False) is not True:  # PyTorch's tensor on a GPU, without a question to DLPack
             return self._call_slowly(arguments)
         if self._needed_outputs <= arguments.keys():
-            return out if self._launch(arguments) else self._call_slowly(arguments)
+            return self._given(arguments) if self._launch(arguments) else self._call_slowly(arguments)
         key = tuple([(name, value.shape, value.dtype) if isinstance(value, type(first)) else (name, value)
                      for name, value in arguments.items()])
         try:
@@ -105,6 +106,11 @@ class Kernel:
 
     def _launch(self, arguments: dict[str, Any]) -> bool:
         return self._launcher_of(arguments).launch(arguments.values())
+
+    def _given(self, arguments: Mapping[str, Any]) -> Any:
+        """The outputs that the caller has given."""
+        return _result({one.name: arguments[one.name] for one in self.table.outputs
+                        if arguments.get(one.name) is not None})
 
     def _plan_outputs(self, key: Any, given: Mapping[str, Any]) -> Makers:
         """What makes the outputs that a call with these arguments writes; None: the caller has given the tensor."""

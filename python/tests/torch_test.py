@@ -143,6 +143,10 @@ def test_out_and_log_sum_exp():
     out = torch.empty_like(query)
     assert kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, out=out) is out
     again = torch.empty_like(query)
+    assert kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, output=out) is out
+    assert kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, out={"output": out}) is out
+    two = kernel(query=query, key=caches[0], value=caches[1], lengths=lengths, out=out, lse=True)
+    assert two["output"] is out and torch.equal(two["lse"], both["lse"])
     kernel.positional("query", "key", "value", "output", "lengths")(query, *caches, again, lengths)
     assert torch.equal(again, out)
     assert torch.equal(out, both["output"]) and both["lse"].shape == (3, 16) and both["lse"].isfinite().all()
