@@ -112,11 +112,11 @@ Argument Argument::typed_by(std::string_view names) && {
   return std::move(*this);
 }
 
-Argument Argument::strided(std::string_view sizes, const ArgumentMember& member) && {
-  std::size_t offset = member.offset;
+Argument Argument::strided(std::string_view sizes, const ArgumentMember& integers) && {
+  std::size_t offset = integers.offset;
   split(sizes, ',', [&](std::string_view size) {
     size.remove_prefix(std::min(size.find_first_not_of(' '), size.size()));
-    strides.push_back({size, {member.name, offset, sizeof(std::int64_t)}});
+    strides.push_back({size, {integers.name, offset, sizeof(std::int64_t)}});
     offset += sizeof(std::int64_t);
   });
   return std::move(*this);

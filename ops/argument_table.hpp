@@ -76,8 +76,8 @@ struct Argument {
   Argument checked_by_operator() &&;
   /// The fields `names` decide the type.
   Argument typed_by(std::string_view names) &&;
-  /// The dimensions that `sizes` lists, "batch|pages, tokens", have the strides in the consecutive int64 of `member`.
-  Argument strided(std::string_view sizes, const ArgumentMember& member) &&;
+  /// The dimensions that `sizes` lists, "batch|pages, tokens", have the strides in the consecutive `integers`.
+  Argument strided(std::string_view sizes, const ArgumentMember& integers) &&;
   /// Callers that do not give the number mean `value`.
   Argument usually(std::string_view value) &&;
 };

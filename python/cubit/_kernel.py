@@ -63,12 +63,13 @@ class Kernel:
                 return self._given(arguments) if out is None else out
         except Exception:  # an array that tvm-ffi does not take, such as one of ml_dtypes, or a mistake: see below
             launcher = None
-        first = arguments.get(self._first)
+        first: Any = arguments.get(self._first)
         if getattr(first, "is_cuda", False) is not True:  # PyTorch's tensor on a GPU, without a question to DLPack
             return self._call_slowly(arguments)
         if self._needed_outputs <= arguments.keys():
             return self._given(arguments) if self._launch(arguments) else self._call_slowly(arguments)
-        key = tuple([(name, value.shape, value.dtype) if isinstance(value, type(first)) else (name, value)
+        kind: Any = type(first)
+        key = tuple([(name, value.shape, value.dtype) if isinstance(value, kind) else (name, value)
                      for name, value in arguments.items()])
         try:
             made = self._shapes.get(key)

@@ -45,7 +45,7 @@ def _native() -> tuple[ctypes.CDLL, Any]:
     native.cubit_python_call_create.restype = ctypes.c_void_p
     native.cubit_python_missing_workspace.restype = ctypes.POINTER(_Missing)
     native.cubit_python_start(ctypes.cast(ffi.TVMFFIEnvGetStream, ctypes.c_void_p))
-    address = ctypes.cast(native.cubit_python_launch, ctypes.c_void_p).value
+    address = ctypes.cast(native.cubit_python_launch, ctypes.c_void_p).value or 0
     function = tvm_ffi.Function.__from_extern_c__(address)
     function.release_gil = False  # a launch is shorter than giving the lock away and back
     return native, function

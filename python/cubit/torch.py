@@ -14,8 +14,7 @@ import torch
 
 import cubit
 from cubit import _library
-from cubit._arrays import TYPES
-from cubit._table import NAMES, Facts, table
+from cubit._table import NAMES, TYPES, Facts, table
 
 __all__ = ["gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
 
@@ -88,7 +87,8 @@ _OPERATORS = {one["name"]: _Operator(one) for one in json.loads(_library.text("c
 
 
 def _call(operator: str) -> Callable[..., Any]:
-    return getattr(torch.ops.cubit, operator).default
+    call: Callable[..., Any] = getattr(torch.ops.cubit, operator).default
+    return call
 
 
 def gqa_decode(descriptor: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
