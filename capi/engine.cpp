@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
 #include "codegen/architecture.hpp"
@@ -80,7 +81,7 @@ runtime::LogSink sink_of(const cubit_engine_options& options) {
   if (options.log == nullptr) return {};
   return [log = options.log, context = options.log_context](runtime::LogLevel level, std::string_view line) {
     try {
-      log(context, static_cast<cubit_log_level>(level), std::string(line).c_str());
+      log(context, static_cast<cubit_log_level>(level), printable(line).c_str());
     } catch (...) {
     }
   };

@@ -5,13 +5,33 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "base/printable.hpp"
 #include "capi/border.hpp"
 
 namespace cubit::capi {
 namespace {
+
+/// Text that the caller's names may be part of: without escape characters, and cut beyond `limit` bytes.
+std::string safe_text(const std::string& text, std::size_t limit, Lines lines = Lines::one) {
+  std::string safe = printable(std::string_view(text).substr(0, escaping::whole_characters(text, limit)), lines);
+  if (text.size() > limit) safe += fmt::format("… ({} bytes)", text.size());
+  return safe;
+}
+
+/// The failure as a message shows it. Only the log of a compiler has several lines and any length.
+Failure shown(const Failure& failure) {
+  constexpr std::size_t kMostGiven = 240;
+  constexpr std::size_t kMostRule = 600;
+  const bool has_log = failure.status() == Status::compile_failed;
+  return {
+      failure.status(), safe_text(failure.given(), kMostGiven),
+      has_log ? safe_text(failure.rule(), failure.rule().size(), Lines::many) : safe_text(failure.rule(), kMostRule),
+      safe_text(failure.remedy(), kMostRule, has_log ? Lines::many : Lines::one)};
+}
 
 struct LastError {
   std::string message;
@@ -20,8 +40,9 @@ struct LastError {
   std::string remedy;
   cubit_error view{CUBIT_OK, "", "", "", ""};
 
-  void set(const Failure& failure) {
+  void set(const Failure& raw) {
     view = {CUBIT_INTERNAL, "an error whose text needs more memory than there is", "", "", ""};
+    const Failure failure = shown(raw);
     message = failure.what();
     what = failure.given();
     why = failure.rule();

@@ -166,7 +166,7 @@ KernelHandle Session::make_set(std::string_view canonical, const std::vector<std
   const auto errors = errors_in_parallel(
       members.size(), [&](std::size_t index) { set->members[index] = get(members[index], architecture, code); });
   throw_if_not_cached(engine_, errors, [&](std::size_t index) {
-    return runtime::MissingKernel{members[index], std::string(architecture.name), code};
+    return runtime::MissingKernel{members[index], std::string(architecture.name), code, false, std::string(canonical)};
   });
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
@@ -209,7 +209,8 @@ void Session::prepare(std::span<const std::string_view> texts, std::span<runtime
   });
   throw_if_not_cached(engine_, errors, [&](std::size_t index) {
     const runtime::DeviceFacts& facts = jobs[index].device->facts();
-    return runtime::MissingKernel{jobs[index].member, std::string(facts.architecture->name), facts.code};
+    return runtime::MissingKernel{jobs[index].member, std::string(facts.architecture->name), facts.code, false,
+                                  std::string(jobs[index].text)};
   });
   for (std::size_t index = 0; index < jobs.size(); ++index) {
     if (errors[index]) rethrow_naming(errors[index], jobs[index].text, *jobs[index].device);

@@ -23,7 +23,8 @@ std::string quoted(const std::string& descriptor) { return fmt::format("'{}'", d
 std::string commands_for(const std::set<MissingKernel>& missing) {
   std::map<std::pair<std::string, codegen::Code>, std::set<std::string>> descriptors_by_target;
   for (const MissingKernel& kernel : missing) {
-    if (tool_can_compile(kernel)) descriptors_by_target[{kernel.target, kernel.code}].insert(kernel.descriptor);
+    if (tool_can_compile(kernel))
+      descriptors_by_target[{kernel.target, kernel.code}].insert(kernel.set.empty() ? kernel.descriptor : kernel.set);
   }
   std::string commands;
   for (const auto& [target, descriptors] : descriptors_by_target) {

@@ -16,6 +16,7 @@ struct MissingKernel {
   std::string target;  ///< "sm_90a"
   codegen::Code code = codegen::Code::cubin;
   bool is_callers_own = false;  ///< the user's own source, which has no descriptor
+  std::string set{};            ///< the descriptor of the set that was asked for; "": the kernel itself
 
   auto operator<=>(const MissingKernel&) const = default;
 };

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.hpp"
+
 namespace cubit::tools {
 
 inline constexpr std::size_t kLongestEcho = 200;
@@ -20,10 +22,7 @@ inline std::string quote(std::string_view text) {
 /// If `text` is longer than `limit`: its first bytes and its full size, as in "aaa… (10.0 MiB)". Else `text` itself.
 std::string shortened(std::string_view text, std::size_t limit = kLongestEcho);
 
-/// Whether a text may have several lines; a compiler's log has several.
-enum class Lines { one, many };
-
-/// `text` with every byte escaped that a terminal would act on: control characters and invalid UTF-8.
-std::string printable(std::string_view text, Lines lines = Lines::one);
+using cubit::Lines;
+using cubit::printable;
 
 }  // namespace cubit::tools

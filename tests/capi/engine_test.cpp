@@ -146,6 +146,33 @@ TEST(Engine, UnusableCacheFolderIsOneWarningToTheSink) {
   std::filesystem::remove(file);
 }
 
+/// A path to no folder, with an escape character and a newline.
+std::string hostile_path() { return "/dev/null/\x1b[2J\nfolder"; }
+constexpr const char* kEscapedPath = "/dev/null/\\x1b[2J\\nfolder";
+
+TEST(Engine, LogLinesHaveNoEscapeCharacters) {
+  const std::string folder = hostile_path();
+  std::vector<std::string> lines;
+  const cubit::Engine engine({.cache_dir = folder.c_str(),
+                              .compile = CUBIT_COMPILE_NEVER,
+                              .log = [&](cubit_log_level, std::string_view line) { lines.emplace_back(line); }});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_THAT(lines[0], HasSubstr(kEscapedPath));
+}
+
+TEST(Engine, MessagesOfLongNamesAreShort) {
+  const cubit::Engine engine({.cache_dir = "", .compile = CUBIT_COMPILE_NEVER});
+  const std::string name(5000, 'x');
+  for (const std::string& text : {name, "stream_read:" + name, "stream_read:blocks_per_sm=" + name,
+                                  "gqa_decode:heads_per_kv=8,kv=" + name, "gqa_decode:" + name + "=1"}) {
+    cubit_kernel* kernel = nullptr;
+    EXPECT_NE(cubit_engine_get(engine.handle(), text.c_str(), "sm_80", &kernel), CUBIT_OK);
+    EXPECT_LT(std::string_view(cubit_last_error()->message).size(), 1000U) << cubit_last_error()->message;
+    EXPECT_NE(cubit_engine_get(engine.handle(), "stream_read", text.c_str(), &kernel), CUBIT_OK);
+    EXPECT_LT(std::string_view(cubit_last_error()->message).size(), 1000U) << cubit_last_error()->message;
+  }
+}
+
 TEST(Engine, SinkThatThrowsHarmsNobody) {
   const auto file = std::filesystem::temp_directory_path() / ("cubit_capi_throw_" + std::to_string(getpid()));
   std::ofstream(file) << "not a folder";
@@ -205,6 +232,18 @@ TEST(UserSource, MissingOrImpossibleMembersAreNamed) {
   source = good_source();
   source.size = 0;
   EXPECT_THAT(refused(source), HasSubstr("cubit_source.size = 0"));
+}
+
+TEST(UserSource, NamesAreEscapedInMessages) {
+  const cubit::Engine engine({.cache_dir = "", .compile = CUBIT_COMPILE_NEVER});
+  cubit_source source = good_source();
+  source.name = "mine\x1b[31m:\n1";
+  cubit_kernel* kernel = nullptr;
+  EXPECT_EQ(cubit_engine_get_source(engine.handle(), &source, "sm_80", &kernel), CUBIT_NOT_CACHED);
+  const cubit_error& error = *cubit_last_error();
+  EXPECT_THAT(error.message, HasSubstr("mine\\x1b[31m:\\n1"));
+  for (const std::string_view text : {error.message, error.what, error.why, error.remedy})
+    EXPECT_EQ(text.find_first_of("\x1b\n"), std::string_view::npos) << text;
 }
 
 TEST(UserSource, IsNamedWhereItIsNotCached) {

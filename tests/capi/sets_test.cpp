@@ -63,7 +63,7 @@ class CapiSets : public ::testing::Test {
   cubit_w4a16_gemm_arguments arguments_{};
 };
 
-TEST_F(CapiSets, NeverCompileNamesEveryMissingMember) {
+TEST_F(CapiSets, NeverCompileNamesTheSetOfTheMissingMembers) {
   constexpr const char* kOther = "w4a16_gemm:format=gptq";
   const auto texts = json::parse(members(kOther, "sm_90a")).get<std::vector<std::string>>();
   const Engine made = engine();
@@ -77,10 +77,10 @@ TEST_F(CapiSets, NeverCompileNamesEveryMissingMember) {
       FAIL() << "found";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), CUBIT_NOT_CACHED);
-      EXPECT_THAT(error.what(), HasSubstr("(cubit compile '"));
-      EXPECT_THAT(error.what(), HasSubstr("' --arch sm_90a)"));
-      EXPECT_THAT(error.what(), Not(HasSubstr("'" + texts.front() + "'")));
-      for (std::size_t i = 1; i < texts.size(); ++i) EXPECT_THAT(error.what(), HasSubstr("'" + texts[i] + "'"));
+      EXPECT_THAT(error.what(),
+                  testing::ContainsRegex("[(]cubit compile 'w4a16_gemm(:format=gptq)?' --arch sm_90a[)]"));
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format(" and {} more kernels", texts.size() - 2)));
+      EXPECT_LT(std::string_view(error.what()).size(), 400U);
     }
   };
   expect_all([&] { made.get(kOther, "sm_90a"); });
