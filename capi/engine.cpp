@@ -185,6 +185,16 @@ cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counter
   });
 }
 
+cubit_status cubit_engine_warnings(cubit_engine* engine, const char** json) {
+  return guarded([&] {
+    require(engine, "cubit_engine_warnings: engine");
+    require(json, "cubit_engine_warnings: json");
+    Json texts = Json::array();
+    for (const std::string& line : engine->session.engine().warnings()) texts.push_back(printable(line));
+    *json = thread_text(texts);
+  });
+}
+
 cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* descriptor, const char* architecture,
                                     int* cached) {
   return guarded([&] {

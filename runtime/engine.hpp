@@ -88,7 +88,8 @@ class Engine {
   MissExplanation explain_miss(const codegen::KernelSource& source);
 
   Counters counters() const;
-  std::vector<StoreReport> store_reports() const;  ///< in the order in which the engine asks
+  std::vector<StoreReport> store_reports() const;                          ///< in the order in which the engine asks
+  std::vector<std::string> warnings() const { return lines_.warnings(); }  ///< the last ones, also without a sink
   /// Counts a hit in the table of the layer above, which answered the request without calling get().
   void count_memory_hit() noexcept { memory_hits_.fetch_add(1, std::memory_order_relaxed); }
 

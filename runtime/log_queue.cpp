@@ -4,9 +4,17 @@
 namespace cubit::runtime {
 
 void LogQueue::keep(LogLevel level, std::string_view line) {
-  if (!sink_) return;
   const std::lock_guard lock(mutex_);
-  lines_.emplace_back(level, line);
+  if (level >= LogLevel::warning) {
+    if (warnings_.size() == kMostWarnings) warnings_.pop_front();
+    warnings_.emplace_back(line);
+  }
+  if (sink_) lines_.emplace_back(level, line);
+}
+
+std::vector<std::string> LogQueue::warnings() const {
+  const std::lock_guard lock(mutex_);
+  return {warnings_.begin(), warnings_.end()};
 }
 
 void LogQueue::Emission::emit_early() noexcept {

@@ -1,6 +1,8 @@
 // Collects log lines until no lock is held, because the embedding program's sink may call back into the engine.
 #pragma once
 
+#include <cstddef>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -12,10 +14,13 @@
 
 namespace cubit::runtime {
 
-/// A thread-safe queue of log lines in front of a sink.
+/// A thread-safe queue of log lines in front of a sink. The queue remembers the last warnings and errors, so that they
+/// are not lost without a sink.
 class LogQueue {
  public:
   explicit LogQueue(LogSink sink) : sink_(std::move(sink)) {}
+  static constexpr std::size_t kMostWarnings = 32;
+
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 
@@ -24,6 +29,9 @@ class LogQueue {
   /// Passes all stored lines to the sink in order, including lines of other threads. Exceptions of the sink are
   /// dropped, so that a line that cannot be written does not fail a request.
   void emit() noexcept;
+
+  /// The last warnings and errors, oldest first, at most kMostWarnings.
+  std::vector<std::string> warnings() const;
 
   /// Calls emit() at the end of a scope, even if an exception leaves the scope.
   class Emission {
@@ -47,8 +55,9 @@ class LogQueue {
 
  private:
   LogSink sink_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::pair<LogLevel, std::string>> lines_;
+  std::deque<std::string> warnings_;
 };
 
 }  // namespace cubit::runtime

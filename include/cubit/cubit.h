@@ -267,6 +267,10 @@ typedef struct cubit_counters {
 /* Copies the engine's counters since its creation to *counters. The caller sets counters->size before the call. */
 CUBIT_API cubit_status cubit_engine_counters(cubit_engine* engine, cubit_counters* counters);
 
+/* Returns the engine's last warnings and errors of its log, oldest first and at most 32, as JSON: [text]. The engine
+ * keeps them whether or not its options have a log function. */
+CUBIT_API cubit_status cubit_engine_warnings(cubit_engine* engine, const char** json);
+
 /* Describes the engine's stores in the order in which the engine asks them, as JSON: [{kind, name, trouble, readable,
  * writable, hits, misses, refused, published}]. `kind` is "folder", "system folder" or "bundle". `trouble` says
  * why the store cannot be used, or only be read. `refused` counts entries that were damaged or not trusted. */

@@ -392,6 +392,12 @@ class Engine {
     detail::check(cubit_engine_counters(handle(), &counters));
     return counters;
   }
+  /// The last warnings of the log as JSON, also without a log function; see cubit_engine_warnings.
+  std::string warnings() const {
+    const char* json = nullptr;
+    detail::check(cubit_engine_warnings(handle(), &json));
+    return json;
+  }
   /// True if get() would compile nothing; see cubit_engine_is_cached.
   bool is_cached(const std::string& descriptor, const std::string& architecture) const {
     int cached = 0;

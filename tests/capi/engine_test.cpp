@@ -150,6 +150,15 @@ TEST(Engine, UnusableCacheFolderIsOneWarningToTheSink) {
 std::string hostile_path() { return "/dev/null/\x1b[2J\nfolder"; }
 constexpr const char* kEscapedPath = "/dev/null/\\x1b[2J\\nfolder";
 
+TEST(Engine, WarningsAreKeptWithoutALogFunction) {
+  const std::string folder = hostile_path();
+  const cubit::Engine engine({.cache_dir = folder.c_str(), .compile = CUBIT_COMPILE_NEVER});
+  const json warnings = json::parse(engine.warnings());
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr(kEscapedPath));
+  EXPECT_EQ(cubit::Engine({.cache_dir = "", .compile = CUBIT_COMPILE_NEVER}).warnings(), "[]");
+}
+
 TEST(Engine, LogLinesHaveNoEscapeCharacters) {
   const std::string folder = hostile_path();
   std::vector<std::string> lines;
