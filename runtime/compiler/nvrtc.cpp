@@ -206,12 +206,17 @@ class Nvrtc final : public Compiler {
       throw compile_failure(source, name(), program.reason(), program.log());
     }
     Compiled compiled;
-    compiled.cubin = source.code == codegen::Code::ptx ? ptx_bytes(program.ptx()) : program.cubin();
+    const bool makes_ptx = source.code == codegen::Code::ptx;
+    const std::string ptx = makes_ptx ? program.ptx() : std::string();
+    compiled.cubin = makes_ptx ? ptx_bytes(ptx) : program.cubin();
     compiled.log = program.log();
     compiled.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (compiled.cubin.empty()) throw compile_failure(source, name(), "the compiler made no code", compiled.log);
-    if (source.code == codegen::Code::ptx) return compiled;  // ptxas, which did not run, reports registers
-    compiled.resources = parse_resource_report(compiled.log, source.entry_point);
+    if (makes_ptx) {
+      require_entry(ptx, source.entry_point);
+    } else {
+      compiled.resources = parse_resource_report(compiled.log, source.entry_point);  // ptxas reports registers
+    }
     return compiled;
   }
 

@@ -49,6 +49,8 @@ struct Compiled {
 /// Parses ptxas's report. If the source defines no `entry_point`, throws Failure(invalid_argument) that names the
 /// existing entry points. If the log holds no report, throws Failure(internal).
 ResourceReport parse_resource_report(std::string_view log, std::string_view entry_point);
+/// Throws the same failure if PTX code, for which ptxas makes no report, has no such entry point.
+void require_entry(std::string_view ptx, std::string_view entry_point);
 
 /// Returns the exact compiler options for `source`: "--gpu-architecture=<target>", then source.options. For PTX the
 /// target is the virtual architecture, line information is on and ptxas's options are left out.

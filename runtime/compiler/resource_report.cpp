@@ -105,4 +105,15 @@ ResourceReport parse_resource_report(std::string_view log, std::string_view entr
   return report;
 }
 
+void require_entry(std::string_view ptx, std::string_view entry_point) {
+  constexpr std::string_view kEntry = ".entry ";
+  std::vector<std::string_view> entries;
+  for (auto at = ptx.find(kEntry); at != std::string_view::npos; at = ptx.find(kEntry, at)) {
+    at += kEntry.size();
+    entries.push_back(ptx.substr(at, ptx.find_first_of("( \t\r\n", at) - at));
+  }
+  if (std::find(entries.begin(), entries.end(), entry_point) == entries.end())
+    throw no_such_entry(entry_point, entries);
+}
+
 }  // namespace cubit::runtime

@@ -92,6 +92,22 @@ TEST(ResourceReportTest, AnEntryPointThatTheSourceDoesNotDefineIsTheCallersMista
             "template defines no __global__ function");
 }
 
+TEST(ResourceReportTest, PtxHasItsEntryPointOrTheOthersAreNamed) {
+  constexpr std::string_view kPtx =
+      ".visible .entry first(\n.param .u64 a\n)\n{ret;}\n.visible .entry second()\n{ret;}\n";
+  EXPECT_NO_THROW(require_entry(kPtx, "first"));
+  EXPECT_NO_THROW(require_entry(kPtx, "second"));
+  for (const std::string_view name : {"third", "firs", "", "first("}) {
+    try {
+      require_entry(kPtx, name);
+      ADD_FAILURE() << name;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), Status::invalid_argument);
+      EXPECT_THAT(failure.what(), testing::HasSubstr("entry points that it does define: first, second"));
+    }
+  }
+}
+
 TEST(ResourceReportTest, NumbersThatOverflowAreNotTaken) {
   const auto report = parse_resource_report(
       "ptxas info : Compiling entry function 'k' for 'sm_75'\nptxas info : Used 10 registers, 99999999999 bytes smem\n"

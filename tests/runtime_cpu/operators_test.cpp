@@ -140,6 +140,29 @@ TEST(CpuDevice, TakesCodeThatWasMadeForItOnly) {
   EXPECT_THROW(engine().get("stream_read", "cpu:sm_90a").prepare(device), Error);
 }
 
+TEST(CpuDevice, AnEntryPointThatASourceDoesNotDefineIsRefused) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  cubit_source source{};
+  source.size = sizeof source;
+  source.name = "mine:1";
+  source.template_name = "mine.cuh";
+  source.template_text = "extern \"C\" __global__ void mine() {}\n";
+  source.entry_point = "yours";
+  source.threads = 32;
+  for (const char* const architecture : {"cpu:sm_80", "sm_80"}) {
+    try {
+      engine().get(source, architecture);
+      ADD_FAILURE() << architecture;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+      EXPECT_THAT(error.what(), HasSubstr("entry point \"yours\": the source compiles and defines no"));
+      EXPECT_THAT(error.what(), HasSubstr("entry points that it does define: mine"));
+    }
+  }
+  source.entry_point = "mine";
+  EXPECT_NO_THROW(engine().get(source, "cpu:sm_80"));
+}
+
 /// Captured launches run at every replay.
 TEST(CpuDevice, GraphsAreReplayed) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
