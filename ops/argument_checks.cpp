@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -104,6 +105,13 @@ void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elem
                 fmt::format("outputs would overwrite one another, for the dimensions within this stride span {:.0f} {}",
                             within, within == 1 ? "element" : "elements"),
                 fmt::format("accepted: a magnitude of {:.0f} and more", within));
+}
+
+void require_some_stride(const char* name, std::span<const std::int64_t> strides, bool has_rows) {
+  if (!has_rows || std::any_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride != 0; })) return;
+  throw Failure(Status::invalid_argument, fmt::format("{} = {{{}}}", name, fmt::join(strides, ", ")),
+                "all of its strides are 0, so every row would be the same one",
+                "give the distances between rows in elements");
 }
 
 void require_workspace(const void* workspace, std::size_t given, std::size_t needed) {

@@ -45,6 +45,10 @@ struct WrittenDimension {
 /// dimensions may come in any order; this function sorts them.
 void require_apart(std::span<WrittenDimension> dimensions, std::int64_t row_elements);
 
+/// Refuses strides that are all 0 for a tensor of more than one row, because a caller has left them out. Zero in some
+/// dimensions repeats rows, which readers may do.
+void require_some_stride(const char* name, std::span<const std::int64_t> strides, bool has_rows);
+
 inline constexpr std::size_t kWorkspaceAlignment = 256;  ///< bytes
 
 /// A workspace starts with counters, which are zero between launches. One workspace therefore serves launches of any

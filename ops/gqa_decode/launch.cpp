@@ -69,6 +69,14 @@ void check_query_tokens(const GqaDecode& descriptor, const Arguments& arguments)
   if (descriptor.mask == QueryMask::tree) require_alignment("mask", arguments.mask, &arguments.mask_stride, 1, 4, 4);
 }
 
+/// The tensors that the kernels read, if they have more than one row.
+void check_strides_are_given(const GqaDecode& descriptor, const Arguments& arguments) {
+  const bool has_heads = std::int64_t{arguments.batch} * arguments.kv_heads > 1;
+  require_some_stride("query_strides", arguments.query_strides, has_heads || descriptor.heads_per_kv > 1);
+  require_some_stride("key_strides", arguments.key_strides, has_heads || arguments.max_length > 1);
+  require_some_stride("value_strides", arguments.value_strides, has_heads || arguments.max_length > 1);
+}
+
 /// Query rows of the output do not overlap. The log-sum-exp is dense and needs no check.
 void check_apart(const GqaDecode& descriptor, const Arguments& arguments, int channels) {
   const std::int64_t query_heads = std::int64_t{arguments.kv_heads} * descriptor.heads_per_kv;
@@ -103,6 +111,7 @@ void check_tensors(const CommonPlan& plan, const Arguments& arguments) {
   };
   require_token_stride(arguments.key_strides[1], key_bytes, "key_strides[1] (token)");
   require_token_stride(arguments.value_strides[1], value_bytes, "value_strides[1] (token)");
+  check_strides_are_given(descriptor, arguments);
   const int alignment = descriptor.alignment_bytes();
   require_alignment("query", arguments.query, arguments.query_strides, 2, 2, alignment, kSmaller);
   require_alignment("key", arguments.key, arguments.key_strides, 3, key_bytes, alignment, kSmaller);

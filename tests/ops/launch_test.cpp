@@ -3,6 +3,7 @@
 #include <cubit/gqa_decode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -275,6 +276,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadArgument{"max_length = 2147483647", [](Arguments& a) { a.max_length = 2147483647; }},
         BadArgument{"batch * kv_heads = 2000000000", [](Arguments& a) { a.batch = 1000000000; }},
         BadArgument{"key_strides[1] (token) = 268435456", [](Arguments& a) { a.key_strides[1] = 1 << 28; }},
+        BadArgument{"key_strides = {0, 0, 0}: all of its strides are 0, so every row would be the same one",
+                    [](Arguments& a) { std::fill_n(a.key_strides, 3, 0); }},
+        BadArgument{"value_strides = {0, 0, 0}", [](Arguments& a) { std::fill_n(a.value_strides, 3, 0); }},
+        BadArgument{"query_strides = {0, 0}", [](Arguments& a) { std::fill_n(a.query_strides, 2, 0); }},
         BadArgument{"value_strides[1] (token) = -80", [](Arguments& a) { a.value_strides[1] = -80; }},
         BadArgument{"value stride 0 = 9223372036854775807", [](Arguments& a) { a.value_strides[0] = INT64_MAX; }},
         BadArgument{
