@@ -406,8 +406,9 @@ typedef struct cubit_launch {
 
 /* Returns the workspace size in bytes that a launch with these arguments needs. `arguments` is the operator's public
  * struct, such as cubit_gqa_decode_arguments of <cubit/gqa_decode.h>, and is read during the call only. A NULL `device`
- * means the device of the current CUDA context. The workspace for the largest batch, or the largest number of rows,
- * serves all smaller ones, whichever members of a set they take. */
+ * means the device of the current CUDA context. `batch`, `max_length`, `window` and `m` of *arguments are upper bounds:
+ * the size serves every launch whose numbers are at most these, with or without `lengths`, whichever member of a set it
+ * takes. All other numbers must be those of the launches. */
 CUBIT_API cubit_status cubit_kernel_workspace(cubit_kernel* kernel, const void* arguments, cubit_device* device,
                                               size_t* bytes);
 /* Launches an operator's kernel. The launch is stream-ordered and may be captured once the kernel is resident. Only a

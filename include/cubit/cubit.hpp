@@ -273,8 +273,9 @@ class Kernel {
   void prepare() const { detail::check(cubit_kernel_prepare(handle_, nullptr)); }
   void prepare(const Device& device) const { detail::check(cubit_kernel_prepare(handle_, device.handle())); }
 
-  /// Bytes of workspace that a launch with these arguments, or with a smaller batch, needs. `Arguments` is the
-  /// operator's public struct, or the pointer that Problem::arguments of <cubit/check.hpp> returned.
+  /// Bytes of workspace for every launch with at most this batch, max_length, window and m; see
+  /// cubit_kernel_workspace. `Arguments` is the operator's public struct, or the pointer that Problem::arguments of
+  /// <cubit/check.hpp> returned.
   template <class Arguments>
   std::size_t workspace(const Arguments& arguments, const Device* device = nullptr) const {
     std::size_t bytes = 0;

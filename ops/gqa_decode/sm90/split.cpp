@@ -238,16 +238,19 @@ Split choose_split(const Plan& plan, const Arguments& arguments, const runtime::
 }
 
 std::int64_t most_partial_rows(const Plan& plan, const Arguments& arguments, const runtime::DeviceFacts& device) {
-  if (choose_split(plan, arguments, device).blocks == 0) return 0;
+  if (choose_split(plan, arguments, device).blocks == 0 || arguments.splits == 1) return 0;
   static const std::int32_t kAny = 0;
+  Arguments ragged = arguments;  // whose sequences may have the most stages
+  ragged.lengths = &kAny;
   std::int64_t most = 0;
-  for (const std::int32_t* lengths : {static_cast<const std::int32_t*>(nullptr), &kAny}) {
-    Arguments either = arguments;
-    either.lengths = lengths;
-    for (int span = 1; span <= plan.interleaved_warps(); span *= 2) {
-      if (arguments.kv_heads % span != 0 || !can_count(plan, either, span)) continue;
-      most = std::max(most, balanced_split(plan, either, span, device).partial_rows(plan));
-    }
+  for (int span = 1; span <= plan.interleaved_warps(); span *= 2) {
+    if (arguments.kv_heads % span != 0) continue;
+    // A block has at least one stage of one sequence, or one split. Fewer sequences may fill more blocks than more
+    // sequences, so the bound does not follow the choice for these arguments.
+    const std::int64_t units = std::max(longest_sequence(plan, ragged, span), arguments.splits);
+    const std::int64_t sequences = per_span(count_sequences(plan, arguments), span);
+    const std::int64_t blocks = std::min<std::int64_t>(blocks_at_once(plan, device), sequences * units);
+    most = std::max(most, 2 * blocks * span * plan.heads_per_block);
   }
   return most;
 }

@@ -111,18 +111,23 @@ Split choose_split(const Plan& plan, const Arguments& arguments, const runtime::
   return split;
 }
 
-/// The workspace serves all smaller batches. Fewer sequences may have more splits together, but no splits where the
-/// sequences alone are more than the waves of blocks that choose_splits() fills.
+/// The most slots of any launch within these bounds. Fewer or shorter sequences may have more splits together, but
+/// choose_splits() never fills more than kMostWaves waves of blocks, and a split has at least one chunk.
+std::int64_t most_slots(const Plan& plan, const Arguments& arguments, const runtime::DeviceFacts& device) {
+  const std::int64_t sequences = count_sequences(plan, arguments);
+  if (arguments.splits > 0) return choose_split(plan, arguments, device).slots;
+  const std::int64_t chunks =
+      (most_read_tokens(plan.descriptor, arguments) + plan.chunk_tokens() - 1) / plan.chunk_tokens();
+  const std::int64_t most = std::min<std::int64_t>(chunks, kMostSplits);
+  if (most <= 1) return 0;
+  const std::int64_t filled = std::int64_t{kMostWaves} * device.multiprocessors * plan.blocks_per_sm;
+  return std::min({sequences * most, filled, kWorkspaceCounters * most});
+}
+
 std::size_t workspace_bytes(const Plan& plan, const void* public_arguments, const runtime::DeviceFacts& device) {
   const Arguments& arguments = checked_bounds(plan.descriptor, public_arguments);
-  std::int64_t rows = partial_rows(plan, choose_split(plan, arguments, device));
-  Arguments fewer = arguments;
-  fewer.batch = 1;
-  const std::int64_t blocks = std::int64_t{kMostWaves} * device.multiprocessors * plan.blocks_per_sm;
-  const std::int64_t most = blocks / std::max<std::int64_t>(1, count_sequences(plan, fewer));
-  for (; fewer.batch < arguments.batch && fewer.batch <= most; ++fewer.batch)
-    rows = std::max(rows, partial_rows(plan, choose_split(plan, fewer, device)));
-  return workspace_for(plan, rows);
+  check_splits(arguments);
+  return workspace_for(plan, most_slots(plan, arguments, device) * plan.heads_per_block);
 }
 
 Launch encode(const Plan& plan, const void* public_arguments, void* workspace, std::size_t given,
