@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "capi/border.hpp"
 #include "capi/handles.hpp"
+#include "ops/argument_checks.hpp"
 
 namespace cubit::capi {
 namespace {
@@ -107,6 +108,13 @@ cubit_status cubit_device_download(cubit_device* device, void* dst, const void* 
     require(dst, "cubit_device_download: dst");
     require(src, "cubit_device_download: src");
     target.copy_to_host(dst, src, bytes, stream);
+  });
+}
+
+cubit_status cubit_device_check_workspace(cubit_device* device, const void* workspace, cubit_stream stream) {
+  return with_device(device, "cubit_device_check_workspace: device", [&](runtime::Device& target) {
+    require(workspace, "cubit_device_check_workspace: workspace");
+    target.require_zero(workspace, ops::kWorkspaceCounterBytes, stream);
   });
 }
 

@@ -92,6 +92,9 @@ class Device {
   virtual void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
   virtual void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
   virtual void synchronise(Stream stream) = 0;
+  /// Throws Failure(invalid_argument) if one of these bytes is not zero after the work on the stream. The call waits
+  /// for the stream of a GPU. A CPU device accepts the call during a capture, and checks at each replay.
+  virtual void require_zero(const void* memory, std::size_t bytes, Stream stream);
   virtual Stream create_stream() = 0;
   virtual void destroy_stream(Stream stream) = 0;
   virtual void begin_capture(Stream stream) = 0;
@@ -119,6 +122,27 @@ class Device {
   int slot_;
   std::uint64_t generation_;
 };
+
+/// Throws Failure(invalid_argument) if a counter of a workspace is not zero.
+void require_zero_counters(std::span<const unsigned> counters);
+
+inline void Device::require_zero(const void* memory, std::size_t bytes, Stream stream) {
+  std::vector<unsigned> counters(bytes / sizeof(unsigned));
+  copy_to_host(counters.data(), memory, counters.size() * sizeof(unsigned), stream);
+  synchronise(stream);
+  require_zero_counters(counters);
+}
+
+inline void require_zero_counters(std::span<const unsigned> counters) {
+  for (std::size_t i = 0; i < counters.size(); ++i) {
+    if (counters[i] == 0) continue;
+    throw Failure(Status::invalid_argument,
+                  "a workspace whose counter " + std::to_string(i) + " is " + std::to_string(counters[i]),
+                  "the counters at its start must be zero between launches, and results would be wrong",
+                  "fill its first CUBIT_WORKSPACE_ZEROED_BYTES bytes with zero before the first use and after a launch "
+                  "that failed, and share it with no launch that may run at the same time");
+  }
+}
 
 inline void Device::watch(Watched what) {
   if (!what.memory && !what.counters) return;

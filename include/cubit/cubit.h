@@ -209,6 +209,11 @@ CUBIT_API cubit_status cubit_device_download(cubit_device* device, void* dst, co
                                              cubit_stream stream);
 /* Waits until all work on `stream` is complete. Errors of earlier launches may be reported here. */
 CUBIT_API cubit_status cubit_device_synchronise(cubit_device* device, cubit_stream stream);
+/* Fails with CUBIT_INVALID_ARGUMENT if the counters at the start of a workspace are not all zero after the work on
+ * `stream`, for which the call waits. Nonzero counters make later launches wrong without an error: a launch that
+ * failed, two launches at the same time, or a foreign write may leave them. Fill CUBIT_WORKSPACE_ZEROED_BYTES bytes
+ * with zero to use the workspace again. A CPU device makes this check before every launch. */
+CUBIT_API cubit_status cubit_device_check_workspace(cubit_device* device, const void* workspace, cubit_stream stream);
 /* Selects what the device checks and counts in launches from now on: a sum of CUBIT_WATCH_ flags, initially 0. Only CPU
  * devices can watch launches; on a GPU every flag gives CUBIT_UNSUPPORTED.
  * CUBIT_WATCH_MEMORY reports a data race between warps, and a read of memory that nothing has written, as a device
@@ -383,7 +388,8 @@ CUBIT_API cubit_status cubit_kernel_cubin(cubit_kernel* kernel, const void** byt
 CUBIT_API cubit_status cubit_kernel_prepare(cubit_kernel* kernel, cubit_device* device);
 
 /* The counters at the start of a workspace, in bytes. Fill these bytes with zero before the first launch that uses the
- * workspace; every launch leaves them zero. The rest of a workspace may hold anything. */
+ * workspace, and after a launch that failed; every other launch leaves them zero. The rest of a workspace may hold
+ * anything. All launches of one stream may share a workspace, because each waits for the launch before it. */
 #define CUBIT_WORKSPACE_ZEROED_BYTES 16384
 
 /* Describes where a launch runs and which workspace it uses. */

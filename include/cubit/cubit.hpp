@@ -145,6 +145,10 @@ class Device {
     detail::check(cubit_device_download(handle(), dst, src, bytes, stream));
   }
   void synchronise(cubit_stream stream = nullptr) const { detail::check(cubit_device_synchronise(handle(), stream)); }
+  /// Throws Error if the counters of a workspace are not zero; see cubit_device_check_workspace.
+  void check_workspace(const void* workspace, cubit_stream stream = nullptr) const {
+    detail::check(cubit_device_check_workspace(handle(), workspace, stream));
+  }
   /// Selects what to check and count in later launches: a sum of CUBIT_WATCH_ flags; see cubit_device_watch.
   void watch(unsigned what) const { detail::check(cubit_device_watch(handle(), what)); }
   /// Counters of all watched launches since the last call, as JSON; see cubit_device_counters.

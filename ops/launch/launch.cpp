@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/lifetime.hpp"
+#include "ops/argument_checks.hpp"
 #include "ops/launch/known_arguments.hpp"
 #include "ops/launch/recent_choices.hpp"
 #include "ops/launch/recent_launches.hpp"
@@ -91,6 +92,9 @@ void launch(const OperatorKernel& kernel, runtime::Device& device, const void* a
   const auto go = [&](const Launch& made) {
     if (made.empty) return;
     runtime::Kernel& member = *kernel.member(made.member).kernel;
+    // A check is free only where the counters are in this process's memory.
+    if (device.facts().code == codegen::Code::ptx && place.workspace_bytes > 0)
+      device.require_zero(place.workspace, std::min(place.workspace_bytes, kWorkspaceCounterBytes), place.stream);
     const bool overlap = place.overlap && member.launch_facts().waits_for_previous;
     launch(member, device, made, overlap, place.stream);
   };

@@ -58,10 +58,10 @@ class Allocations {
                     "give memory from this device's cubit_device_allocate");
     }
     if (end - address(memory) < bytes) {
-      throw Failure(Status::invalid_argument, fmt::format("{} bytes at {:#x}", bytes, address(memory)),
-                    fmt::format("the allocation of this CPU device has {} bytes from this address on",
-                                end - address(memory)),
-                    "give fewer bytes, or allocate more memory");
+      throw Failure(
+          Status::invalid_argument, fmt::format("{} bytes at {:#x}", bytes, address(memory)),
+          fmt::format("the allocation of this CPU device has {} bytes from this address on", end - address(memory)),
+          "give fewer bytes, or allocate more memory");
     }
   }
   /// Marks bytes that the host has written.

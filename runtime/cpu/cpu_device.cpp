@@ -280,6 +280,11 @@ class CpuDevice final : public Device {
   void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream stream) override {
     run(stream, src, bytes, [=] { std::memcpy(dst, src, bytes); });
   }
+  void require_zero(const void* memory, std::size_t bytes, Stream stream) override {
+    run(stream, memory, bytes, [=] {
+      require_zero_counters({static_cast<const unsigned*>(memory), bytes / sizeof(unsigned)});
+    });
+  }
   void synchronise(Stream stream) override { capturing(stream); }  // refuses a stream of another device
   Stream create_stream() override { return streams_.create(); }
   void destroy_stream(Stream stream) override { streams_.destroy(stream); }

@@ -93,6 +93,8 @@ std::vector<Case> engine_cases() {
        [] { return cubit_engine_get(anything<cubit_engine>(), nullptr, "sm_80", anything<cubit_kernel*>()); }},
       {"cubit_engine_get: kernel",
        [] { return cubit_engine_get(anything<cubit_engine>(), "stream_read", "sm_80", nullptr); }},
+      {"cubit_device_check_workspace: device",
+       [] { return cubit_device_check_workspace(nullptr, anything<char>(), nullptr); }},
       {"cubit_engine_warnings: engine", [] { return cubit_engine_warnings(nullptr, anything<const char*>()); }},
       {"cubit_engine_warnings: json", [] { return cubit_engine_warnings(anything<cubit_engine>(), nullptr); }},
       {"cubit_engine_get_source: engine",

@@ -3,6 +3,10 @@
 #include <cubit/w4a16_gemm.h>
 #include <gmock/gmock.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "tests/gpu/gpu_case.hpp"
 #include "tests/support/cpu_engine.hpp"
 
@@ -162,6 +166,69 @@ TEST(CpuDevice, AnEntryPointThatASourceDoesNotDefineIsRefused) {
   source.entry_point = "mine";
   EXPECT_NO_THROW(engine().get(source, "cpu:sm_80"));
 }
+
+/// A launch whose blocks share results through a workspace.
+struct SharedWork {
+  const char* descriptor;
+  Problem::Numbers sizes;
+};
+
+class CpuWorkspace : public ::testing::TestWithParam<SharedWork> {};
+
+TEST_P(CpuWorkspace, DirtyCountersAreRefusedAndTheOtherBytesMayHoldAnything) {
+  if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
+  const Device device("cpu:sm_80");
+  const Problem problem = Problem::random(GetParam().descriptor, GetParam().sizes, 7);
+  const DeviceCase on_device(device, problem);
+  const Kernel kernel = engine().get(GetParam().descriptor, "cpu:sm_80");
+  kernel.prepare(device);
+  const void* const arguments = on_device.arguments();
+  const Buffer workspace(device, kernel.workspace(arguments, &device));
+  ASSERT_GT(workspace.bytes(), std::size_t{CUBIT_WORKSPACE_ZEROED_BYTES});
+  const auto launch = [&](cubit_stream stream) {
+    kernel.launch(
+        arguments,
+        {.device = &device, .stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+  };
+  const auto expect_refused = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "the launch ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), CUBIT_INVALID_ARGUMENT);
+      EXPECT_THAT(error.what(), HasSubstr("the counters at its start must be zero between launches"));
+    }
+  };
+  const auto write = [&](std::size_t offset, const std::vector<std::uint32_t>& words) {
+    void* const at = static_cast<std::byte*>(workspace.data()) + offset;
+    ASSERT_EQ(cubit_device_upload(device.handle(), at, words.data(), 4 * words.size(), nullptr), CUBIT_OK);
+  };
+  write(0, std::vector<std::uint32_t>(workspace.bytes() / 4, 0x7fc0a5a5));
+  expect_refused([&] { launch(nullptr); });
+  write(0, std::vector<std::uint32_t>(CUBIT_WORKSPACE_ZEROED_BYTES / 4, 0));
+  for (int i = 0; i < 2; ++i) {
+    launch(nullptr);
+    EXPECT_TRUE(on_device.compare(problem).good()) << "launch " << i;
+    EXPECT_NO_THROW(device.check_workspace(workspace.data()));
+  }
+  cubit_stream const stream = device.create_stream();
+  const Graph graph = device.capture(stream, [&] { launch(stream); });
+  write(12, {1});
+  expect_refused([&] { device.check_workspace(workspace.data()); });
+  expect_refused([&] { launch(nullptr); });
+  expect_refused([&] { device.replay(graph, stream); });
+  write(12, {0});
+  EXPECT_NO_THROW(device.replay(graph, stream));
+  EXPECT_TRUE(on_device.compare(problem).good());
+  device.destroy_stream(stream);
+}
+
+INSTANTIATE_TEST_SUITE_P(SharedWork, CpuWorkspace,
+                         ::testing::Values(SharedWork{"gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
+                                                      {{"batch", 1}, {"context", 1024}, {"kv_heads", 1}}},
+                                           SharedWork{"w4a16_gemm:tile_m=16,tile_n=256",
+                                                      {{"m", 3}, {"n", 256}, {"k", 2048}}},
+                                           SharedWork{"w8a8_gemm:tile_m=16", {{"m", 3}, {"n", 128}, {"k", 2048}}}));
 
 /// Captured launches run at every replay.
 TEST(CpuDevice, GraphsAreReplayed) {
