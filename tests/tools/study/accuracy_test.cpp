@@ -61,10 +61,33 @@ TEST(StudyAccuracy, KernelsOnTheCpuDeviceShowWhatSmoothQuantGains) {
 /// tensor from 64 tokens, alpha 0.5, and the output of 8 other tokens. Nothing if there are no kernels.
 std::optional<double> smoothed_share(const std::string& norm, const std::string& weight) {
   const Program program;
-  const Result result = program.run(
-      {"study", "accuracy", "--hidden", "1024", "--inner", "512", "--heads", "16", "--tokens", "8",
-       "--calibration-tokens", "64", "--methods", "minmax", "--inputs", "static", "--weights", "tensor", "--alphas",
-       "0.5", "--outlier-norm", norm, "--outlier-weight", weight, "--device", "cpu", "--json"});
+  const Result result = program.run({"study",
+                                     "accuracy",
+                                     "--hidden",
+                                     "1024",
+                                     "--inner",
+                                     "512",
+                                     "--heads",
+                                     "16",
+                                     "--tokens",
+                                     "8",
+                                     "--calibration-tokens",
+                                     "64",
+                                     "--methods",
+                                     "minmax",
+                                     "--inputs",
+                                     "static",
+                                     "--weights",
+                                     "tensor",
+                                     "--alphas",
+                                     "0.5",
+                                     "--outlier-norm",
+                                     norm,
+                                     "--outlier-weight",
+                                     weight,
+                                     "--device",
+                                     "cpu",
+                                     "--json"});
   if (!has_kernels(program, result)) return std::nullopt;
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const nlohmann::json study = result.json();
