@@ -152,8 +152,7 @@ std::vector<fs::path> known_files(const fs::path& cache, const Trust& trust, Lay
 }
 
 bool remove_leftover(const fs::path& path) {
-  std::error_code ignored;
-  if (is_staging(path)) return is_abandoned(path) && fs::remove(path, ignored);
+  if (is_staging(path)) return is_abandoned(path) && remove_name(path);
   if (!is_lock(path)) return false;
   const std::string name = path.filename().native();
   // The locks of another machine may look free here.

@@ -73,6 +73,8 @@ int name_error(const File& file, const std::filesystem::path& path) {
   struct stat opened {};
   struct stat named {};
   if (::fstat(file.descriptor(), &opened) != 0 || ::lstat(path.c_str(), &named) != 0) return errno;
+  // A client of a network file system may still report the deleted file under the name.
+  if (opened.st_nlink == 0) return ENOENT;
   return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino ? 0 : ENOENT;
 }
 
@@ -302,6 +304,8 @@ int read_facts(const std::filesystem::path& path, FileFacts& facts) {
   return 0;
 }
 
+bool remove_name(const std::filesystem::path& path) { return std::remove(path.c_str()) == 0; }
+
 void touch(const std::filesystem::path& path) {
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW));
 }
@@ -385,9 +389,8 @@ std::uint32_t this_machine() {
 bool is_this_machine(std::string_view number) { return number == fmt::format("{}", this_machine()); }
 
 bool is_abandoned_by_age(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto changed = std::filesystem::last_write_time(path, error);
-  return !error && std::filesystem::file_time_type::clock::now() - changed > kAbandonedAfter;
+  FileFacts facts;
+  return read_facts(path, facts) == 0 && std::chrono::nanoseconds(file_clock_now() - facts.modified) > kAbandonedAfter;
 }
 
 bool is_abandoned(const std::filesystem::path& staged) {

@@ -65,6 +65,9 @@ std::int64_t file_clock_now();
 /// Reads size, owner and times of what `path` names, without opening it. Does not follow a link.
 int read_facts(const std::filesystem::path& path, FileFacts& facts);
 
+/// Deletes a file or an empty folder. Returns true if it did.
+bool remove_name(const std::filesystem::path& path);
+
 /// Sets the time of the last modification to now. A failure does no harm.
 void touch(const std::filesystem::path& path);
 

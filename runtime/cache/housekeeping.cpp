@@ -144,11 +144,10 @@ std::vector<CacheEntry> DiskCache::remove_damaged() const {
 
 std::size_t DiskCache::clear() const {
   std::size_t cleared = 0;
-  std::error_code ignored;
   if (!readable_) return cleared;
   for (const fs::path& path : known_files(folder_, options_.trust, Layouts::current_and_older)) {
     remove_leftover(path);
-    if (is_entry(path) && fs::remove(path, ignored)) ++cleared;
+    if (is_entry(path) && remove_name(path)) ++cleared;
   }
   return cleared;
 }

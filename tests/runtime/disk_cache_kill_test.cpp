@@ -76,6 +76,86 @@ TEST_F(KillTest, AtEveryStepOfClearing) {
                      [&](int last) { expect_recovery(last); });
 }
 
+TEST_F(KillTest, AtEveryStepOfPruning) {
+  const int steps = kill_at_every_step(
+      [&] {
+        engine(cache_folder()).get(source_);
+        test::write_whole(entry_of(artifact_).replace_extension(".lock"), "");
+        test::write_whole(entry_of(artifact_).native() + test::staging_suffix(), "");
+      },
+      [&] { DiskCache(cache_folder(), {}).prune({.bytes = 1}); },
+      [&](int last) {
+        EXPECT_LE(DiskCache(cache_folder(), {}).prune({}).entries, 1u) << "step " << last;
+        expect_recovery(last);
+      });
+  EXPECT_GE(steps, 6) << "the lock of pruning, the entry, its lock, the staging file";
+}
+
+/// A hit sets the time of an entry that was not used for an hour.
+TEST_F(KillTest, AtEveryStepOfAHitThatNotesItsUse) {
+  const auto age = [&] {
+    engine(cache_folder()).get(source_);
+    fs::last_write_time(entry_of(artifact_), fs::file_time_type::clock::now() - std::chrono::hours(30));
+  };
+  EXPECT_GE(kill_at_every_step(
+                age, [&] { engine(cache_folder()).get(source_); }, [&](int last) { expect_recovery(last); }),
+            2);
+}
+
+/// Kernels with 30 different keys, in up to 30 of the 256 subfolders.
+class ThirtyKillsTest : public KillTest {
+ protected:
+  ThirtyKillsTest() {
+    for (int i = 0; i < 30; ++i) {
+      const codegen::KernelSource source = test::small_source(std::to_string(i));
+      test::Child victim([&]() -> std::string {
+        // Some die before the compile, some while they write, and some before the rename.
+        if (i % 3 == 0) faults.rename = [](const char*, const char*) { return raise(SIGKILL); };
+        if (i % 3 == 1) faults.fsync = [](int) { return raise(SIGKILL); };
+        const auto deadly = std::make_shared<test::CountingCompiler>(
+            folder_.path() / "count",
+            [i](const codegen::KernelSource&) { return i % 3 == 2 ? static_cast<void>(raise(SIGKILL)) : void(); });
+        Engine({.cache_dir = cache_folder().string()}, {}, deadly).get(source);
+        return "survived";
+      });
+      EXPECT_THAT(victim.join(), HasSubstr("died of signal 9"));
+    }
+    EXPECT_EQ(left().staging_files, 20u);
+    EXPECT_EQ(left().lock_files, 60u) << "the lock of the machine and the lock of all";
+  }
+  CacheStats left() const { return DiskCache(cache_folder(), {}).stats(); }
+};
+
+TEST_F(ThirtyKillsTest, TheNextStoreOfEachKeyCleansUpBesideIt) {
+  Engine next = engine(cache_folder());
+  for (int i = 0; i < 30; ++i) next.get(test::small_source(std::to_string(i)));
+  EXPECT_EQ(left().staging_files + left().lock_files, 0u);
+  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(30));
+  EXPECT_THAT(lines_.all(), IsEmpty());
+}
+
+TEST_F(ThirtyKillsTest, PruneVerifyAndClearCleanUpEverywhere) {
+  const fs::path spare = folder_.path() / "spare";
+  fs::copy(cache_folder(), spare, fs::copy_options::recursive);
+  const auto expect_clean_after = [&](const std::function<void(const DiskCache&)>& call) {
+    fs::remove_all(cache_folder());
+    fs::copy(spare, cache_folder(), fs::copy_options::recursive);
+    ASSERT_EQ(left().staging_files + left().lock_files, 80u);
+    call(DiskCache(cache_folder(), {}));
+    EXPECT_THAT(test::files_ending(cache_folder(), ""), IsEmpty());
+  };
+  expect_clean_after([](const DiskCache& cache) { cache.prune({}); });
+  expect_clean_after([](const DiskCache& cache) { cache.remove_damaged(); });
+  expect_clean_after([](const DiskCache& cache) { cache.clear(); });
+}
+
+/// An engine with limits prunes after a compile, at most once in ten minutes.
+TEST_F(ThirtyKillsTest, WithLimitsACompileOfAnyKeyCleansUpEverywhere) {
+  Engine limited({.cache_dir = cache_folder().string(), .cache_max_days = 30}, lines_.sink(), compiler_);
+  limited.get(test::small_source("another"));
+  EXPECT_EQ(left().staging_files + left().lock_files, 0u);
+}
+
 TEST_F(DiskCacheFaultTest, ThirtyKillsLeaveNothingAfterTheNextStore) {
   for (int i = 0; i < 30; ++i) {
     test::Child victim([&]() -> std::string {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -192,6 +193,52 @@ TEST_F(DiskCacheFaultTest, WhoWaitsSaysSoBeforeTheWaitEnds) {
   EXPECT_EQ(engine.counters().compiles, 1u);
 }
 
+/// A debugger or a job scheduler stops the owner in the middle of its compile, and lets the owner go on later.
+TEST_F(DiskCacheFaultTest, AStoppedOwnerDelaysARequestByTheWaitAndFinishesLater) {
+  const auto stopping = std::make_shared<test::CountingCompiler>(
+      folder_.path() / "count", [](const codegen::KernelSource&) { static_cast<void>(raise(SIGSTOP)); });
+  test::Child owner([&]() -> std::string {
+    Engine own({.cache_dir = cache_folder().string()}, lines_.sink(), stopping);
+    const bool is_whole = own.get(source_)->artifact().cubin.size() == source_.template_text.size();
+    return is_whole && lines_.all().empty() ? "" : "the owner's kernel differs, or the owner warned";
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(owner.process(), &status, WUNTRACED), owner.process());
+  ASSERT_TRUE(WIFSTOPPED(status));
+  const auto start = std::chrono::steady_clock::now();
+  constexpr std::chrono::milliseconds kWait(2500);
+  Engine waiting({.cache_dir = cache_folder().string(), .lock_wait = kWait}, lines_.sink(), compiler_);
+  EXPECT_TRUE(waiting.get(source_));
+  const auto waited = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(waited, kWait);
+  EXPECT_LT(waited, 2 * kWait) << "one wait, although there are two locks";
+  EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("waiting for at most 2.5 s"), HasSubstr("compiling without it")));
+  Engine reader = engine(cache_folder());
+  reader.get(source_);
+  EXPECT_EQ(reader.counters().disk_hits, 1u) << "who compiled without the lock has stored the kernel";
+  ASSERT_EQ(::kill(owner.process(), SIGCONT), 0);
+  EXPECT_EQ(owner.join(), "");
+  EXPECT_EQ(compiler_->compiles(), 2u);
+  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+}
+
+/// The clock of the machine is set while a request waits.
+TEST_F(DiskCacheFaultTest, AClockThatIsSetDoesNotChangeTheWaitForALock) {
+  const DiskCache owner(cache_folder(), {});
+  const auto held = owner.lock("id");
+  ASSERT_TRUE(held);
+  for (const std::chrono::hours error : {std::chrono::hours(100'000), std::chrono::hours(-100'000)}) {
+    faults.clock_error = {};
+    const DiskCache other(cache_folder(), {},
+                          {.lock_wait = std::chrono::milliseconds(60), .lock_patience = std::chrono::milliseconds(20)});
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(other.lock("id", [&] { faults.clock_error = error; }));
+    EXPECT_EQ(faults.clock_error, error) << "the clock was set in the middle of the wait";
+    EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(60));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  }
+}
+
 TEST_F(DiskCacheFaultTest, TheWaitForALockIsAnOption) {
   const DiskCache owner(cache_folder(), {});
   const auto held = owner.lock(artifact_id(artifact_.key, artifact_.compiler));
@@ -224,6 +271,47 @@ TEST_F(DiskCacheFaultTest, TwoProcessesNeverHoldOneLock) {
   }
   for (test::Child& child : children) EXPECT_EQ(child.join(), "");
   EXPECT_THAT(test::files_ending(cache_folder(), ".lock"), IsEmpty());
+}
+
+/// As above, and for a while after it was opened, a path shows the attributes of a file that another process has
+/// deleted since, as on a client of a network file system.
+TEST_F(DiskCacheFaultTest, TwoProcessesNeverHoldOneLockWhereAttributesAreLate) {
+  constexpr std::chrono::milliseconds kLate(20);
+  struct Known {
+    struct stat status {};
+    std::chrono::steady_clock::time_point since;
+  };
+  const fs::path inside = folder_.path() / "inside";
+  const DiskCache cache(cache_folder(), {});
+  std::vector<test::Child> children;
+  for (int i = 0; i < 4; ++i) {
+    children.emplace_back([&]() -> std::string {
+      std::map<std::string, Known> known;
+      faults.lstat = [&](const char* path, struct stat* status) {
+        const auto now = std::chrono::steady_clock::now();
+        const auto found = known.find(path);
+        if (found != known.end() && now - found->second.since < kLate) return *status = found->second.status, 0;
+        known.erase(path);
+        return __real_lstat(path, status);
+      };
+      faults.open = [&](const char* path) {
+        Known now{.status = {}, .since = std::chrono::steady_clock::now()};
+        if (__real_lstat(path, &now.status) == 0) known[path] = now;
+        return 0;
+      };
+      for (int round = 0; round < 30; ++round) {
+        const auto lock = cache.lock("ab");
+        if (!lock) return "no lock";
+        const int file = ::open(inside.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (file < 0) return "two owners";
+        ::usleep(3000);
+        ::close(file);
+        fs::remove(inside);
+      }
+      return {};
+    });
+  }
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
 }
 
 TEST_F(DiskCacheFaultTest, ALockOfADeadProcessIsDeletedByTheNextStoreBesideIt) {

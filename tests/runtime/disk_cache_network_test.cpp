@@ -2,6 +2,8 @@
 //
 //   - A name that another client has made is unknown to a client until the client opens the folder or changes the
 //     folder itself. (NFS keeps the attributes and the missing names of a folder for seconds.)
+//   - A path that the client has opened shows its attributes of that time for a while, and asking for attributes takes
+//     some milliseconds.
 //   - A file that another client has replaced gives ESTALE when it is read, and now and then a path gives ESTALE.
 //
 // In the first tests all clients share the locks, as with NFS of version 4. In the last ones the locks of each client
@@ -59,6 +61,18 @@ class ClientView {
     read_[folder] = std::chrono::steady_clock::now();
     list(folder);
   }
+  /// The attributes of a path, late and slow.
+  int lstat(const fs::path& path, struct stat* status) {
+    if (!path.native().starts_with(server_.native())) return __real_lstat(path.c_str(), status);
+    std::this_thread::sleep_for(kStatDelay);
+    const std::lock_guard guard(mutex_);
+    const auto found = attributes_.find(path);
+    if (found != attributes_.end() && std::chrono::steady_clock::now() - found->second.since < kAttributesLast) {
+      *status = found->second.status;
+      return 0;
+    }
+    return __real_lstat(path.c_str(), status);
+  }
   /// Fails the opening of a path: -1 with errno set.
   int open(const fs::path& path) {
     if (!path.native().starts_with(server_.native())) return 0;
@@ -66,6 +80,8 @@ class ClientView {
     if (++opened_ % 7 == 0) return failing(ESTALE);
     // What is made while the client reads the folder is in its list, too.
     constexpr milliseconds kReading(5);
+    Attributes now{.status = {}, .since = std::chrono::steady_clock::now()};
+    if (__real_lstat(path.c_str(), &now.status) == 0) attributes_[path] = now;
     const auto read = read_.find(path.parent_path());
     if (read != read_.end() && std::chrono::steady_clock::now() - read->second < kReading) list(read->first);
     if (known_.contains(path) || fs::is_directory(path)) return 0;
@@ -80,8 +96,16 @@ class ClientView {
     for (const auto& entry : fs::directory_iterator(folder, error)) known_.insert(entry.path());
   }
 
+  static constexpr milliseconds kStatDelay{2};
+  static constexpr milliseconds kAttributesLast{20};
+  struct Attributes {
+    struct stat status {};
+    std::chrono::steady_clock::time_point since;
+  };
+
   fs::path server_;
   std::mutex mutex_;
+  std::map<fs::path, Attributes> attributes_;
   std::map<fs::path, std::chrono::steady_clock::time_point> read_;
   std::set<fs::path> known_;
   int opened_ = 0;
@@ -119,6 +143,7 @@ class DiskCacheNetworkTest : public DiskCacheFaultTest {
 
   static void connect(ClientView& view, int client, Locks locks) {
     faults.open = [&view](const char* path) { return view.open(path); };
+    faults.lstat = [&view](const char* path, struct stat* status) { return view.lstat(path, status); };
     faults.opendir = [&view](const char* path) { view.learn(path); };
     faults.rename = [&view](const char* from, const char* to) {
       const int result = __real_rename(from, to);

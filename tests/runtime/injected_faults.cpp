@@ -33,6 +33,13 @@ int __wrap_fstat(int file, struct stat* status);
 DIR* __wrap_opendir(const char* path);
 ssize_t __wrap_write(int file, const void* bytes, std::size_t size);
 int __wrap_unlink(const char* path);
+int __wrap_remove(const char* path);
+int __wrap_rmdir(const char* path);
+int __wrap_renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags);
+int __wrap_fchmod(int file, mode_t mode);
+int __wrap_utimensat(int folder, const char* path, const struct timespec* times, int flags);
+int __wrap_lstat(const char* path, struct stat* status);
+int __wrap_clock_gettime(clockid_t clock, struct timespec* time);
 int __wrap_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result);
 
 int __wrap_rename(const char* from, const char* to) {
@@ -59,8 +66,45 @@ int __wrap_unlink(const char* path) {
   step();
   return __real_unlink(path);
 }
+int __wrap_remove(const char* path) {
+  step();
+  return __real_remove(path);
+}
+int __wrap_rmdir(const char* path) {
+  step();
+  return __real_rmdir(path);
+}
+int __wrap_renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  step();
+  return __real_renameat2(from_folder, from, to_folder, to, flags);
+}
+int __wrap_fchmod(int file, mode_t mode) {
+  step();
+  return __real_fchmod(file, mode);
+}
+int __wrap_utimensat(int folder, const char* path, const struct timespec* times, int flags) {
+  step();
+  return __real_utimensat(folder, path, times, flags);
+}
+int __wrap_lstat(const char* path, struct stat* status) {
+  return faults.lstat ? faults.lstat(path, status) : __real_lstat(path, status);
+}
+int __wrap_clock_gettime(clockid_t clock, struct timespec* time) {
+  const int result = __real_clock_gettime(clock, time);
+  if (clock == CLOCK_REALTIME) time->tv_sec += faults.clock_error.count();
+  return result;
+}
 int __wrap_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result) {
   if (faults.look_up_user) faults.look_up_user();
+  if (const auto known = faults.users.find(user); known != faults.users.end()) {
+    static char name[] = "made_up";
+    *record = {};
+    record->pw_name = name;
+    record->pw_uid = user;
+    record->pw_gid = known->second;
+    *result = record;
+    return 0;
+  }
   return __real_getpwuid_r(user, record, texts, size, result);
 }
 int __wrap_access(const char* path, int mode) {

@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
+#include <ctime>
 #include <functional>
+#include <map>
 
 #include "runtime/cache/disk_cache.hpp"
 #include "runtime/engine.hpp"
@@ -29,6 +32,13 @@ int __real_fstat(int file, struct stat* status);
 DIR* __real_opendir(const char* path);
 ssize_t __real_write(int file, const void* bytes, std::size_t size);
 int __real_unlink(const char* path);
+int __real_remove(const char* path);
+int __real_rmdir(const char* path);
+int __real_renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags);
+int __real_fchmod(int file, mode_t mode);
+int __real_utimensat(int folder, const char* path, const struct timespec* times, int flags);
+int __real_lstat(const char* path, struct stat* status);
+int __real_clock_gettime(clockid_t clock, struct timespec* time);
 int __real_getpwuid_r(uid_t user, struct passwd* record, char* texts, std::size_t size, struct passwd** result);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
@@ -46,8 +56,11 @@ struct Faults {
   std::function<int(const char* path)> open;  ///< -1 with errno set fails the call; any other value calls the real open
   std::function<ssize_t(int file, void* bytes, std::size_t size)> read;
   std::function<void(struct stat* status)> after_fstat;
+  std::function<int(const char* path, struct stat* status)> lstat;
+  std::chrono::seconds clock_error{0};            ///< added to the clock of file times
   std::function<void(const char* path)> opendir;  ///< called before the real opendir
   std::function<void()> look_up_user;             ///< called before the real getpwuid_r
+  std::map<uid_t, gid_t> users;  ///< users that getpwuid_r finds, with their groups, besides the real ones
 };
 extern Faults faults;
 
