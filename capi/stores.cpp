@@ -63,6 +63,7 @@ Json explanation_json(const std::string& descriptor, const runtime::MissExplanat
   if (explanation.nearest) {
     nearest = {{"store", explanation.nearest_in},
                {"descriptor", explanation.nearest->descriptor},
+               {"architecture", explanation.nearest->target},
                {"compiler", explanation.nearest->compiler.text()},
                {"differences", explanation.differences}};
   }

@@ -48,7 +48,7 @@ struct UnusedStore {
 struct MissExplanation {
   RequestKey key;
   std::string cached_in;                 ///< the store that holds the kernel; "" if none does
-  std::optional<Artifact> nearest;       ///< the nearest entry of the same architecture, without its code
+  std::optional<Artifact> nearest;       ///< the nearest entry, of the same architecture if there is one, without code
   std::string nearest_in;                ///< the store of `nearest`
   std::vector<std::string> differences;  ///< sentences about `nearest`
   std::vector<UnusedStore> unused;       ///< stores that the engine does not ask
@@ -84,7 +84,8 @@ class Engine {
 
   /// Says which store would answer the request, by asking the stores as get() does. On a miss the call finds the stored
   /// entry that shares the most inputs with the request, says what differs, and names the stores that the engine does
-  /// not use. Slow, because the call reads all entries of all stores.
+  /// not use. An entry of another architecture is named only if no entry is of the request's. The call changes nothing:
+  /// it counts no request, deletes no damaged entry and notes no use. Slow, because it reads all entries of all stores.
   MissExplanation explain_miss(const codegen::KernelSource& source);
 
   Counters counters() const;

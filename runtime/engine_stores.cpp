@@ -20,11 +20,21 @@ Contents contents_of(const std::vector<InputDigest>& inputs) {
   return contents;
 }
 
-/// How near an entry is to a request. An equal key is nearest, then an equal descriptor, then the number of equal
-/// inputs.
+bool has_architecture_of(const Artifact& entry, const codegen::KernelSource& source) {
+  return entry.target == source.target && entry.code == source.code;
+}
+
+/// "sm_90a" for a GPU, "cpu:sm_90a" for the CPU device.
+std::string device_name(std::string_view target, codegen::Code code) {
+  return fmt::format("{}{}", code == codegen::Code::ptx ? "cpu:" : "", target);
+}
+
+/// How near an entry is to a request. An equal key is nearest, then an equal architecture, then an equal descriptor,
+/// then the number of equal inputs.
 std::size_t nearness(const Artifact& entry, const codegen::KernelSource& source, const RequestKey& key,
                      const std::vector<NamedInput>& wanted) {
-  constexpr std::size_t kSameKey = 1'000'000;
+  constexpr std::size_t kSameKey = 10'000'000;
+  constexpr std::size_t kSameArchitecture = 1'000'000;
   constexpr std::size_t kSameDescriptor = 1'000;  // more than any source has inputs
   const Contents stored = contents_of(entry.inputs);
   const auto equal = std::count_if(wanted.begin(), wanted.end(), [&](const NamedInput& input) {
@@ -32,6 +42,7 @@ std::size_t nearness(const Artifact& entry, const codegen::KernelSource& source,
     return found != stored.end() && found->second == input.digest.content;
   });
   return static_cast<std::size_t>(equal) + (entry.key == key ? kSameKey : 0) +
+         (has_architecture_of(entry, source) ? kSameArchitecture : 0) +
          (entry.descriptor == source.descriptor ? kSameDescriptor : 0);
 }
 
@@ -57,7 +68,11 @@ std::vector<std::string> differences_of_inputs(const Artifact& entry, const std:
 }
 
 std::vector<std::string> differences_of(const Artifact& entry, const StoreRequest& request,
-                                        const std::vector<NamedInput>& wanted) {
+                                        const codegen::KernelSource& source, const std::vector<NamedInput>& wanted) {
+  if (!has_architecture_of(entry, source)) {
+    return {fmt::format("the entry is for {}, and no store has an entry for {}", device_name(entry.target, entry.code),
+                        device_name(source.target, source.code))};
+  }
   if (entry.key != request.key) return differences_of_inputs(entry, wanted);
   if (request.exact && entry.compiler != *request.exact) {
     return {fmt::format("the entry is of NVRTC {}, and the policy exact wants {}", entry.compiler.text(),
@@ -116,7 +131,8 @@ MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
   const LogQueue::Emission emission(lines_);
   MissExplanation explanation;
   explanation.key = request_key(source);
-  const StoreRequest request = request_of(source, explanation.key);
+  StoreRequest request = request_of(source, explanation.key);
+  request.leave_as_is = true;
   const std::vector<NamedInput> wanted = named_inputs(source);
   std::vector<const Store*> stores = {&disk_};
   for (const auto& store : read_only_stores_) stores.push_back(store.get());
@@ -129,7 +145,6 @@ MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
       return explanation;
     }
     store->visit([&](const Artifact& entry) {
-      if (entry.target != source.target || entry.code != source.code) return;
       const std::size_t near = nearness(entry, source, explanation.key, wanted);
       if (explanation.nearest && near <= most) return;
       most = near;
@@ -139,7 +154,7 @@ MissExplanation Engine::explain_miss(const codegen::KernelSource& source) {
     });
   }
   explanation.unused = unused_stores();
-  if (explanation.nearest) explanation.differences = differences_of(*explanation.nearest, request, wanted);
+  if (explanation.nearest) explanation.differences = differences_of(*explanation.nearest, request, source, wanted);
   return explanation;
 }
 

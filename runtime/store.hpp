@@ -4,6 +4,7 @@
 // what it hands on: the caller may load an Artifact that find() returned without looking at it again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -23,6 +24,7 @@ struct StoreRequest {
   codegen::Code code = codegen::Code::cubin;
   std::optional<CompilerVersion> exact = {};  ///< the only accepted compiler; empty accepts every compiler
   int newest_major = 0;                       ///< newest accepted major version of the compiler; 0 accepts all
+  bool leave_as_is = false;  ///< find() counts nothing, deletes no damaged entry and notes no use of an entry
 
   bool accepts(const CompilerVersion& compiler) const {
     if (exact) return compiler == *exact;
@@ -66,6 +68,11 @@ class Store {
   virtual void visit(const std::function<void(const Artifact&)>& visit) const = 0;
 
   virtual StoreReport report() const = 0;
+
+ protected:
+  static void count(std::atomic<std::uint64_t>& counter, const StoreRequest& request) {
+    if (!request.leave_as_is) counter.fetch_add(1, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace cubit::runtime

@@ -287,11 +287,12 @@ CUBIT_API cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* 
                                               int* cached);
 
 /* Explains, as JSON, why the kernels of `descriptor` are not in a store: one object per member of a set, [{descriptor,
- * request_key, cached_in, nearest: {store, descriptor, compiler, differences: [sentence]}, unused: [{store, reason}]}].
- * `cached_in` names the store that answers cubit_engine_get, or is "". `nearest` is the stored entry for the same
- * architecture that shares the most inputs of the compiler with the request, or null. `unused` lists on a miss the
- * stores that this engine was given and does not use, for example bundles that none of its public keys signed. The call
- * reads all entries of all stores. */
+ * request_key, cached_in, nearest: {store, descriptor, architecture, compiler, differences: [sentence]}, unused:
+ * [{store, reason}]}]. `cached_in` names the store that answers cubit_engine_get, or is "". `nearest` is the stored
+ * entry that shares the most inputs of the compiler with the request, or null if the stores are empty. Only if no entry
+ * is for the architecture of the request, `nearest` is an entry for another one. `unused` lists on a miss the stores
+ * that this engine was given and does not use, for example bundles that none of its public keys signed. The call reads
+ * all entries of all stores and changes none: it deletes no damaged entry, and counts as no request and no use. */
 CUBIT_API cubit_status cubit_engine_explain_miss(cubit_engine* engine, const char* descriptor, const char* architecture,
                                                  const char** json);
 

@@ -94,7 +94,7 @@ std::optional<Artifact> BundleStore::load(const BundleRecord& record, const Stor
   } catch (const Failure& failure) {
     warn(failure.what());
   }
-  refused_.fetch_add(1, std::memory_order_relaxed);
+  count(refused_, request);
   return std::nullopt;
 }
 
@@ -102,17 +102,17 @@ std::optional<Artifact> BundleStore::find(const StoreRequest& request) const {
   try {
     for (const BundleRecord& record : candidates(request)) {
       if (auto artifact = load(record, request)) {
-        hits_.fetch_add(1, std::memory_order_relaxed);
+        count(hits_, request);
         return artifact;
       }
     }
   } catch (const Failure& failure) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
+    count(refused_, request);
     warn(failure.what());
   } catch (const std::bad_alloc&) {
     warn(fmt::format("bundle {}: there is not enough memory; this request goes on without the bundle", name_));
   }
-  misses_.fetch_add(1, std::memory_order_relaxed);
+  count(misses_, request);
   return std::nullopt;
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <new>
 #include <system_error>
@@ -21,11 +20,6 @@ namespace cubit::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-
-void add_one(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
-
-/// Removes a file, or an empty folder in a file's place. The content of a folder does not belong to the cache.
-bool remove_entry(const fs::path& path) { return std::remove(path.c_str()) == 0; }
 
 fs::path settled(const fs::path& folder) {
   if (folder.empty()) return folder;
@@ -114,16 +108,22 @@ DiskCache::Fate DiskCache::remove_if_still(const fs::path& path, const FileIdent
     if (error != 0 && !lacks_locks(error)) return is_still(path, identity) ? Fate::stays : Fate::replaced;
   }
   Fate fate = Fate::replaced;
-  if (is_still(path, identity)) fate = remove_entry(path) ? Fate::deleted : Fate::stays;
+  // An empty folder in a file's place is removed as well. The content of a folder does not belong to the cache.
+  if (is_still(path, identity)) fate = remove_name(path) ? Fate::deleted : Fate::stays;
   unlock_and_remove(lock_path, held);
   return fate;
 }
 
-DiskCache::Fate DiskCache::discard(const fs::path& path, const FileIdentity& identity, std::string_view damage) const {
+DiskCache::Fate DiskCache::discard(const fs::path& path, const FileIdentity& identity, std::string_view damage,
+                                   const StoreRequest& request) const {
+  if (request.leave_as_is) {
+    warn(fmt::format("disk cache entry {} is damaged: {}", path.string(), damage));
+    return Fate::stays;
+  }
   const Fate fate = writable_ ? remove_if_still(path, identity) : Fate::stays;
   if (fate == Fate::replaced) return fate;
-  add_one(refused_);
-  if (fate == Fate::deleted) add_one(damaged_);
+  count(refused_, request);
+  if (fate == Fate::deleted) count(damaged_, request);
   warn(fmt::format("disk cache entry {} is damaged and {}: {}", path.string(),
                    fate == Fate::deleted ? "was deleted" : "could not be deleted", damage));
   return fate;
@@ -146,7 +146,7 @@ std::optional<Artifact> DiskCache::read_once(const fs::path& path, const StoreRe
       Artifact artifact = deserialise(content.bytes);
       content.damage = mismatch(artifact, request);
       if (content.damage.empty()) {
-        note_use(path, content.file.modified);
+        if (!request.leave_as_is) note_use(path, content.file.modified);
         return artifact;
       }
     }
@@ -162,10 +162,10 @@ std::optional<Artifact> DiskCache::read_once(const fs::path& path, const StoreRe
     return std::nullopt;
   }
   if (!content.distrust.empty()) {
-    add_one(refused_);
+    count(refused_, request);
     warn(fmt::format("disk cache entry {} is not used: {}{}", path.string(), content.distrust, remedy_for_distrust()));
   } else if (!content.damage.empty()) {
-    is_replaced = discard(path, content.file.identity, content.damage) == Fate::replaced;
+    is_replaced = discard(path, content.file.identity, content.damage, request) == Fate::replaced;
   } else {
     warn(fmt::format("disk cache entry {} cannot be read: {}; it stays, and this request goes on without it",
                      path.string(), file_error(content.error)));
@@ -196,11 +196,11 @@ std::optional<Artifact> DiskCache::find(const StoreRequest& request) const {
     StoreRequest exactly = request;
     if (!request.exact) exactly.exact = version_in_id(entry_id(path));  // else a renamed file could name any version
     if (auto artifact = read(path, exactly)) {
-      add_one(hits_);
+      count(hits_, request);
       return artifact;
     }
   }
-  add_one(misses_);
+  count(misses_, request);
   return std::nullopt;
 }
 
@@ -233,7 +233,7 @@ bool DiskCache::publish(const Artifact& artifact) const {
                      path.parent_path().string(), file_error(failure.error)));
     return false;
   }
-  add_one(published_);
+  published_.fetch_add(1, std::memory_order_relaxed);
   try {
     for (const fs::path& left : folder_content(path.parent_path())) remove_leftover(left);
   } catch (const std::exception& error) {  // the entry is stored

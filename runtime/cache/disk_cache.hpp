@@ -143,7 +143,8 @@ class DiskCache final : public Store {
   /// Deletes the file only if it is still the file that was read. The process that compiles the key may have stored a
   /// good entry meanwhile.
   Fate remove_if_still(const std::filesystem::path& path, const FileIdentity& identity) const;
-  Fate discard(const std::filesystem::path& path, const FileIdentity& identity, std::string_view damage) const;
+  Fate discard(const std::filesystem::path& path, const FileIdentity& identity, std::string_view damage,
+               const StoreRequest& request) const;
   std::optional<Artifact> read_once(const std::filesystem::path& path, const StoreRequest& request,
                                     bool& is_replaced) const;
   void note_use(const std::filesystem::path& path, std::int64_t last_use) const;

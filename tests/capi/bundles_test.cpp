@@ -117,7 +117,11 @@ TEST_F(CapiBundles, AMissIsExplainedByTheNearestEntry) {
   EXPECT_EQ(missed[0]["nearest"]["store"], file);
   EXPECT_EQ(missed[0]["nearest"]["descriptor"], "merge:head_dim=64");
   EXPECT_THAT(missed[0]["nearest"]["differences"].dump(), HasSubstr("the text of header plan.cuh differs"));
-  EXPECT_EQ(json::parse(engine.explain_miss("merge", "sm_90a"))[0]["nearest"], nullptr);
+  EXPECT_EQ(missed[0]["nearest"]["architecture"], "sm_80");
+  const json elsewhere = json::parse(engine.explain_miss("merge", "sm_90a"))[0]["nearest"];
+  EXPECT_EQ(elsewhere["architecture"], "sm_80");
+  EXPECT_EQ(elsewhere["differences"].size(), 1U);
+  EXPECT_EQ(json::parse(cubit::Engine(only("")).explain_miss("merge", "sm_80"))[0]["nearest"], nullptr);
 }
 
 TEST_F(CapiBundles, MembersThatAnOlderCallerDoesNotKnowAreIgnored) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <map>
+
 #include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
 #include "runtime/engine.hpp"
@@ -56,11 +59,61 @@ TEST_F(ExplainMissTest, TheInputsThatDifferAreNamed) {
                                             "the entry has one input that the request does not have"));
 }
 
-TEST_F(ExplainMissTest, AnotherArchitecturesEntryIsNotNear) {
+TEST_F(ExplainMissTest, AnotherArchitecturesEntryIsNamedIfThereIsNoOther) {
   codegen::KernelSource other = source_;
   other.target = "sm_80";
+  other.code = codegen::Code::ptx;
   store(other);
-  EXPECT_FALSE(explanation_of(source_).nearest);
+  const MissExplanation far = explanation_of(source_);
+  ASSERT_TRUE(far.nearest.has_value());
+  EXPECT_EQ(far.nearest->target, "sm_80");
+  EXPECT_THAT(far.differences, ElementsAre("the entry is for cpu:sm_80, and no store has an entry for sm_90a"));
+  codegen::KernelSource unlike = test::small_source("unlike");
+  unlike.headers[0].text = "constexpr float kAddend = 3;\n";
+  store(unlike);
+  EXPECT_EQ(explanation_of(source_).nearest->descriptor, unlike.descriptor) << "the architecture comes first";
+}
+
+/// Everything in the folder with the time and the content of each file.
+std::map<std::string, std::pair<std::filesystem::file_time_type, std::string>> content_of(const std::string& folder) {
+  std::map<std::string, std::pair<std::filesystem::file_time_type, std::string>> content;
+  for (const auto& file : test::files_ending(folder, "")) {
+    content[file] = {std::filesystem::last_write_time(file), test::read_whole(file)};
+  }
+  return content;
+}
+
+TEST_F(ExplainMissTest, NothingChanges) {
+  const codegen::KernelSource damaged = test::small_source("damaged");
+  store(damaged);
+  const std::filesystem::path bad = test::files_ending(settings().cache_dir, ".cubit").at(0);
+  std::filesystem::resize_file(bad, std::filesystem::file_size(bad) - 1);
+  store(source_);
+  BundleWriter writer;
+  writer.add(pack(test::small_artifact(test::small_source("in the bundle")), "0.1.0"));
+  const std::string bytes = writer.bytes();
+  Settings with_bundle = settings();
+  with_bundle.bundle_memory = {{"linked", std::as_bytes(std::span(bytes))}};
+  using std::chrono::hours;
+  for (const auto& file : test::files_ending(settings().cache_dir, "")) {
+    std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now() - hours(30));
+  }
+  const auto before = content_of(settings().cache_dir);
+  ASSERT_EQ(before.size(), 2u);
+  test::Lines lines;
+  Engine engine(with_bundle, lines.sink(), compiler_);
+  EXPECT_EQ(engine.explain_miss(damaged).cached_in, "");
+  EXPECT_EQ(engine.explain_miss(source_).cached_in, settings().cache_dir);
+  EXPECT_EQ(engine.explain_miss(test::small_source("in the bundle")).cached_in, "linked");
+  EXPECT_EQ(engine.explain_miss(test::small_source("nowhere")).cached_in, "");
+  EXPECT_EQ(content_of(settings().cache_dir), before);
+  EXPECT_EQ(engine.counters().damaged_entries + engine.counters().disk_hits, 0u);
+  for (const StoreReport& report : engine.store_reports()) {
+    EXPECT_EQ(report.hits + report.misses + report.refused + report.published, 0u) << report.name;
+  }
+  EXPECT_THAT(lines.all(), ElementsAre(HasSubstr(bad.string() + " is damaged: ")));
+  engine.get(damaged);
+  EXPECT_EQ(engine.counters().damaged_entries, 1u) << "a request does delete the entry";
 }
 
 TEST_F(ExplainMissTest, ACompilerThatThePolicyRefusesIsNamed) {

@@ -380,6 +380,10 @@ TEST_F(BundleCommand, AMissIsExplainedByTheNearestEntry) {
   const Result missed = program.run({"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});
   EXPECT_EQ(missed.exit_code, 1) << missed.err;
   EXPECT_THAT(missed.out, testing::AllOf(HasSubstr("the nearest entry is merge"), HasSubstr("plan.cuh differs")));
+  const Result elsewhere = program.run({"explain-miss", "merge", "--arch", "sm_75"});
+  EXPECT_THAT(elsewhere.out, HasSubstr("no store has an entry for sm_75"));
+  expect_refusal({"explain-miss", "merge", "--arch", "sm_80", "--cache-dir", file("typo")}, "does not exist");
+  EXPECT_FALSE(std::filesystem::exists(file("typo")));
   const std::string command = "CUBIT_CACHE_DIR= CUBIT_BUNDLES=" + whole + " \"$0\" \"$@\"";
   const Result bundled = program.run_in_shell(command, {"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});
   EXPECT_EQ(bundled.exit_code, 1) << bundled.err;

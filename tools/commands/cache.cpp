@@ -1,10 +1,8 @@
 // cubit cache: lists, verifies, prunes and clears the folder of compiled kernels.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 
 #include "files/text/error.hpp"
@@ -31,17 +29,9 @@ Examples:
 Exit code: 0 success; 1 verify found a damaged entry, clear could not delete one, or doctor found trouble; 2 the
 folder cannot be used.)";
 
-/// Throws BadInput for a folder that does not exist: opening a cache creates the folder, and a missing folder is a
-/// mistyped name.
-void require_existing(const std::string& folder) {
-  struct stat facts {};
-  if (folder.empty() || ::stat(folder.c_str(), &facts) == 0 || errno != ENOENT) return;
-  throw BadInput("cache folder " + folder, "does not exist", "give another with --cache-dir");
-}
-
 /// An engine that does not log problems of its folder, because these commands report such problems themselves, once.
 Engine open_cache(Context& context) {
-  if (context.cache_dir) require_existing(*context.cache_dir);
+  context.require_existing_cache_dir();
   return context.cache_reader(context.verbose ? context.console.log(true) : LogFunction{});
 }
 

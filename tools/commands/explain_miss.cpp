@@ -40,7 +40,7 @@ void print_kernel(const Json& kernel) {
   }
   const Json& nearest = kernel.at("nearest");
   if (nearest.is_null()) {
-    fmt::print("in no store, and no store has an entry for this architecture\n");
+    fmt::print("in no store, and the stores have no entries\n");
   } else {
     fmt::print("in no store; the nearest entry is {} of NVRTC {} in {}\n", text_of(nearest, "descriptor"),
                text_of(nearest, "compiler"), text_of(nearest, "store"));
@@ -52,6 +52,7 @@ void print_kernel(const Json& kernel) {
 }
 
 int explain_misses(const MissOptions& options, Context& context) {
+  context.require_existing_cache_dir();
   const Engine engine = context.server(context.console.log(context.verbose));
   const Json kernels = Json::parse(engine.explain_miss(context.resolved(options.descriptor), options.architecture));
   bool all = true;

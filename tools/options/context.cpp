@@ -80,6 +80,12 @@ void Context::require_cache_folder() const {
   if (folder && !folder->empty()) require_no_file(*folder);
 }
 
+void Context::require_existing_cache_dir() const {
+  struct stat facts {};
+  if (!cache_dir || cache_dir->empty() || ::stat(cache_dir->c_str(), &facts) == 0 || errno != ENOENT) return;
+  throw BadInput("cache folder " + *cache_dir, "does not exist", "give another with --cache-dir");
+}
+
 Engine Context::engine(cubit_compile_policy policy, LogFunction log, const char* public_keys) const {
   const auto folder = named_cache_dir();
   require_cache_folder();

@@ -32,6 +32,9 @@ struct Context {
   /// Throws BadInput if the path of the cache folder names a file. Making an engine checks the same; this function is
   /// for commands that report something before they need an engine.
   void require_cache_folder() const;
+  /// Throws BadInput if --cache-dir names a folder that does not exist. Making an engine creates the folder, so
+  /// commands that only look call this function first: a missing folder is a mistyped name.
+  void require_existing_cache_dir() const;
   Engine engine(LogFunction log) const;
   /// Lets only entries of this machine's NVRTC answer, unless CUBIT_COMPILER says otherwise. For kernels to ship, which
   /// must not depend on the compilers whose entries the cache happens to hold.
