@@ -20,6 +20,8 @@ using testing::SizeIs;
 
 constexpr uid_t kAlice = 54321;
 constexpr uid_t kBob = 54322;
+constexpr uid_t kCarol = 54323;  // no member of the team
+constexpr gid_t kTeam = 54400;
 
 /// Only root may become another user.
 class SharedFolderTest : public DiskCacheFaultTest {
@@ -36,7 +38,9 @@ class SharedFolderTest : public DiskCacheFaultTest {
   std::string as(uid_t user, const std::function<std::string()>& body) { return start_as(user, body).join(); }
   test::Child start_as(uid_t user, const std::function<std::string()>& body) {
     return test::Child([&]() -> std::string {
-      if (::setgroups(0, nullptr) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0) return "cannot change the user";
+      const auto known = faults.users.find(user);
+      const gid_t group = known == faults.users.end() ? user : known->second;
+      if (::setgroups(0, nullptr) != 0 || ::setgid(group) != 0 || ::setuid(user) != 0) return "cannot change the user";
       return body();
     });
   }
@@ -137,6 +141,84 @@ TEST_F(SharedFolderTest, TheDatabaseOfUsersIsAskedOncePerOwner) {
   faults.look_up_user = [&] { ++asked; };
   for (int i = 0; i < 5; ++i) EXPECT_EQ(trust.distrust_of_file({1, 1, 0644}), "");
   EXPECT_EQ(asked, 1);
+}
+
+/// The folder of a group: mode 2775, so that the group of everything in it is the group of the folder.
+class GroupFolderTest : public SharedFolderTest {
+ protected:
+  void SetUp() override {
+    SharedFolderTest::SetUp();
+    if (IsSkipped()) return;
+    faults.users = {{kAlice, kTeam}, {kBob, kTeam}, {kCarol, kCarol}};
+    ASSERT_EQ(::chown(cache_folder().c_str(), kAlice, kTeam), 0);
+    ASSERT_EQ(::chmod(cache_folder().c_str(), 02775), 0);
+  }
+  std::string get_as(uid_t user, const std::string& trust) {
+    return as(user, [&] {
+      ::umask(0077);
+      return get_with(trusting(trust));
+    });
+  }
+  static unsigned mode_of(const fs::path& path) {
+    struct stat status {};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+    EXPECT_EQ(status.st_gid, kTeam) << path;
+    return status.st_mode & 07777;
+  }
+  static constexpr const char* kTrustTheTeam = "group:54400";
+};
+
+TEST_F(GroupFolderTest, MembersServeEachOtherAndOthersOnlyIfTheyTrustTheGroup) {
+  EXPECT_EQ(get_as(kAlice, kTrustTheTeam), "compiled");
+  EXPECT_EQ(get_as(kBob, kTrustTheTeam), "hit");
+  EXPECT_EQ(mode_of(cache_folder() / "v2"), 02775U);
+  EXPECT_EQ(mode_of(entry_of(artifact_).parent_path()), 02775U);
+  EXPECT_EQ(mode_of(entry_of(artifact_)), 0644U);
+  EXPECT_THAT(get_as(kAlice, ""), AllOf(HasSubstr("compiled; "), HasSubstr("its group can write it")));
+  EXPECT_THAT(get_as(kBob, "user:54321"), AllOf(HasSubstr("compiled; "), HasSubstr("its group can write it")));
+  // Carol may read the folder, and trusts the group whose members fill it.
+  EXPECT_THAT(get_as(kCarol, kTrustTheTeam), AllOf(HasSubstr("hit; "), HasSubstr("it cannot be written")));
+}
+
+TEST_F(GroupFolderTest, TwoUsersShareOneCompileAndCleanUp) {
+  const auto slow = std::make_shared<test::CountingCompiler>(folder_.path() / "slow", [](const codegen::KernelSource&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  });
+  fs::permissions(folder_.path() / "slow", fs::perms(0666));
+  test::StartingGate gate;
+  std::vector<test::Child> children;
+  for (int i = 0; i < 6; ++i) {
+    children.push_back(start_as(i % 2 == 0 ? kAlice : kBob, [&]() -> std::string {
+      ::umask(0077);
+      gate.wait_in_child();
+      Engine engine(trusting(kTrustTheTeam), lines_.sink(), slow);
+      engine.get(source_);
+      return lines_.all().empty() ? "" : lines_.all().front();
+    }));
+  }
+  gate.open();
+  for (test::Child& child : children) EXPECT_EQ(child.join(), "");
+  EXPECT_EQ(slow->compiles(), 1u);
+  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+}
+
+/// Bob replaces, prunes and clears what Alice stored, because both may write the folder.
+TEST_F(GroupFolderTest, AMemberReplacesPrunesAndClearsWhatAnotherStored) {
+  const auto cache_of_bob = [&] { return DiskCache(cache_folder(), {}, {.trust = Trust::parse(kTrustTheTeam)}); };
+  EXPECT_EQ(get_as(kAlice, kTrustTheTeam), "compiled");
+  test::write_whole(entry_of(artifact_), "damage");
+  EXPECT_THAT(get_as(kBob, kTrustTheTeam), AllOf(HasSubstr("compiled; "), HasSubstr("is damaged and was deleted")));
+  EXPECT_EQ(get_as(kAlice, kTrustTheTeam), "hit");
+  EXPECT_EQ(as(kBob, [&] { return std::to_string(cache_of_bob().prune({.bytes = 1}).removed); }), "1");
+  EXPECT_EQ(get_as(kAlice, kTrustTheTeam), "compiled");
+  EXPECT_EQ(as(kBob, [&] { return std::to_string(cache_of_bob().clear()); }), "1");
+}
+
+TEST_F(GroupFolderTest, AnEntryOfAUserOutsideTheGroupIsNotUsed) {
+  EXPECT_EQ(get_as(kAlice, kTrustTheTeam), "compiled");
+  ASSERT_EQ(::chown(entry_of(artifact_).c_str(), kCarol, kTeam), 0);
+  EXPECT_THAT(get_as(kBob, kTrustTheTeam),
+              AllOf(HasSubstr("compiled; "), HasSubstr("it belongs to user made_up (54323)")));
 }
 
 TEST_F(SharedFolderTest, UsersWhoTrustEachOtherShareOneCompile) {
