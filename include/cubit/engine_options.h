@@ -37,6 +37,9 @@ typedef struct cubit_bundle_memory {
   size_t bytes;
 } cubit_bundle_memory;
 
+/* Every store can be off: cache_dir, system_caches and bundles by "", bundle_memory by a count of 0, and the compiler
+ * by CUBIT_COMPILE_NEVER. The engine's memory has no switch: the engine holds every kernel that it returned until it is
+ * released, because a later request must not load the same code onto a device again. */
 typedef struct cubit_engine_options {
   size_t size; /* sizeof(cubit_engine_options) */
   /* Folder of the disk cache; "" disables the disk cache. With NULL the first environment variable that is set decides:
