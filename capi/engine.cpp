@@ -68,6 +68,7 @@ runtime::Settings settings_of(const cubit_engine_options& options) {
   if (const auto policy = chosen(options.compiler, "compiler", CUBIT_COMPILER_EXACT)) {
     settings.compiler_policy =
         *policy == CUBIT_COMPILER_EXACT ? runtime::CompilerPolicy::exact : runtime::CompilerPolicy::any;
+    settings.compiler_version.reset();
   }
   if (options.cache_max_bytes != 0) settings.cache_max_bytes = options.cache_max_bytes;
   if (options.cache_max_days != 0) settings.cache_max_days = static_cast<int>(std::min(options.cache_max_days, 36500U));

@@ -26,6 +26,13 @@ std::string compiled_line(const codegen::KernelSource& source, const Compiled& c
                      compiled.resources.spill_store_bytes);
 }
 
+Failure wrong_compiler(const Compiler& compiler, const CompilerVersion& wanted) {
+  return {Status::compiler_unavailable, "NVRTC " + compiler.version().text(),
+          fmt::format("no store holds the kernel, and CUBIT_COMPILER allows only code of NVRTC {}", wanted.text()),
+          fmt::format("name a folder with NVRTC {} in CUBIT_NVRTC_DIR, or set CUBIT_COMPILER to exact or any",
+                      wanted.text())};
+}
+
 /// Copies the exception that is being handled. Returns null if the copy fails, for example without memory.
 std::shared_ptr<const Failure> failure_in_flight(const codegen::KernelSource& source) noexcept {
   try {
@@ -134,7 +141,8 @@ StoreRequest Engine::request_of(const codegen::KernelSource& source, const Reque
                        .entry_point = source.entry_point,
                        .code = source.code,
                        .newest_major = source.code == codegen::Code::ptx ? 0 : cuda_driver_major()};
-  if (settings_.compiler_policy == CompilerPolicy::exact) request.exact = need_compiler().version();
+  if (settings_.compiler_policy == CompilerPolicy::exact)
+    request.exact = settings_.compiler_version ? *settings_.compiler_version : need_compiler().version();
   return request;
 }
 
@@ -180,6 +188,7 @@ bool Engine::is_cached(const codegen::KernelSource& source) {
 Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest& request,
                          LogQueue::Emission& emission) {
   const Compiler& compiler = need_compiler();
+  if (request.exact && compiler.version() != *request.exact) throw wrong_compiler(compiler, *request.exact);
   // The lock excludes other processes. If this process had to wait, the owner has usually stored the entry. An owner
   // that failed leaves nothing, and this process compiles.
   auto lock = disk_.lock(artifact_id(request.key, compiler.version()), [&emission] { emission.emit_early(); });

@@ -71,15 +71,15 @@ class Engine {
   ///
   /// The stores are asked in this order: the user's folder, the system folders, the bundles, and Settings::stores. An
   /// entry of any compiler answers whose version the driver accepts, so NVRTC is loaded only to compile. Under the
-  /// compiler policy `exact` NVRTC is loaded first, and only entries of its version answer. In never-compile mode a
-  /// miss throws Failure(not_cached) with source.descriptor.
+  /// compiler policy `exact` only entries of one version answer: Settings::compiler_version, or the version of NVRTC,
+  /// which is then loaded to ask it. In never-compile mode a miss throws Failure(not_cached) with source.descriptor.
   ///
   /// An engine with public keys uses no folder and only signed bundles. A miss throws Failure(not_cached) unless
   /// Settings::allow_local_compile is set, and then the compiled code stays in memory.
   std::shared_ptr<Kernel> get(const codegen::KernelSource& source);
 
   /// True if get() would find the kernel in memory or in a store. Entries are not verified. Under the compiler policy
-  /// `exact` the call loads NVRTC and throws what compiler() throws.
+  /// `exact` without a stated version the call loads NVRTC and throws what compiler() throws.
   bool is_cached(const codegen::KernelSource& source);
 
   /// Says which store would answer the request, by asking the stores as get() does. On a miss the call finds the stored

@@ -62,12 +62,29 @@ int chosen_cache_days() {
                 "give a whole number from 0 to 36500");
 }
 
-CompilerPolicy chosen_compiler_policy() {
+/// Parses "13.0.88", a version with its build number.
+std::optional<CompilerVersion> parse_compiler_version(std::string_view text) {
+  CompilerVersion version;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  for (int* part : {&version.major, &version.minor, &version.build}) {
+    if (part != &version.major && (at == end || *at++ != '.')) return std::nullopt;
+    const auto [stop, error] = std::from_chars(at, end, *part);
+    if (error != std::errc() || *part < 0) return std::nullopt;
+    at = stop;
+  }
+  return at == end ? std::optional(version) : std::nullopt;
+}
+
+void choose_compiler_policy(Settings& settings) {
   const std::string value = variable("CUBIT_COMPILER");
-  if (value.empty() || value == "any") return CompilerPolicy::any;
-  if (value == "exact") return CompilerPolicy::exact;
+  if (value.empty() || value == "any") return;
+  settings.compiler_policy = CompilerPolicy::exact;
+  if (value == "exact") return;
+  settings.compiler_version = parse_compiler_version(value);
+  if (settings.compiler_version) return;
   throw Failure(Status::invalid_argument, "CUBIT_COMPILER=" + value, "this is not a compiler policy",
-                "use any or exact");
+                "use any, exact, or a version of NVRTC with its build number, such as 13.0.88");
 }
 
 NamedFolder named_nvrtc_folder() {
@@ -109,20 +126,21 @@ std::vector<std::string> path_list(std::string_view list) {
 Settings Settings::from_environment(std::optional<CompilePolicy> policy) {
   std::string cache_dir = chosen_cache_dir();
   const bool is_unknown = cache_dir.empty() && std::getenv("CUBIT_CACHE_DIR") == nullptr;
-  return {.cache_dir = std::move(cache_dir),
-          .is_cache_dir_unknown = is_unknown,
-          .system_caches = path_list(variable("CUBIT_SYSTEM_CACHES")),
-          .bundles = path_list(variable("CUBIT_BUNDLES")),
-          .public_keys = variable("CUBIT_PUBLIC_KEYS"),
-          .cache_trust = variable("CUBIT_CACHE_TRUST"),
-          .cache_max_bytes = chosen_cache_bytes(),
-          .cache_max_days = chosen_cache_days(),
-          .lock_wait = chosen_lock_wait(Settings{}.lock_wait),
-          .nvrtc_path = variable("CUBIT_NVRTC"),
-          .nvrtc_folder = named_nvrtc_folder(),
-          .nvrtc_folders = usual_nvrtc_folders(),
-          .compile_policy = policy ? *policy : chosen_compile_policy(),
-          .compiler_policy = chosen_compiler_policy()};
+  Settings settings{.cache_dir = std::move(cache_dir),
+                    .is_cache_dir_unknown = is_unknown,
+                    .system_caches = path_list(variable("CUBIT_SYSTEM_CACHES")),
+                    .bundles = path_list(variable("CUBIT_BUNDLES")),
+                    .public_keys = variable("CUBIT_PUBLIC_KEYS"),
+                    .cache_trust = variable("CUBIT_CACHE_TRUST"),
+                    .cache_max_bytes = chosen_cache_bytes(),
+                    .cache_max_days = chosen_cache_days(),
+                    .lock_wait = chosen_lock_wait(Settings{}.lock_wait),
+                    .nvrtc_path = variable("CUBIT_NVRTC"),
+                    .nvrtc_folder = named_nvrtc_folder(),
+                    .nvrtc_folders = usual_nvrtc_folders(),
+                    .compile_policy = policy ? *policy : chosen_compile_policy()};
+  choose_compiler_policy(settings);
+  return settings;
 }
 
 }  // namespace cubit::runtime

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/compiler/nvrtc.hpp"
 #include "runtime/compiler/nvrtc_search.hpp"
 
 namespace cubit::runtime {
@@ -66,8 +67,11 @@ struct Settings {
   std::vector<std::string> nvrtc_folders = {};
   /// CUBIT_COMPILE=never forbids compilation.
   CompilePolicy compile_policy = CompilePolicy::allow;
-  /// CUBIT_COMPILER=exact accepts only entries of the NVRTC that is found.
+  /// CUBIT_COMPILER=exact accepts only entries of the NVRTC that is found, or of `compiler_version`.
   CompilerPolicy compiler_policy = CompilerPolicy::any;
+  /// CUBIT_COMPILER=13.0.88 means the policy `exact` with this version. The engine then opens NVRTC only to compile,
+  /// and refuses to compile with another version.
+  std::optional<CompilerVersion> compiler_version = {};
 
   /// Reads the environment. Throws Failure(invalid_argument) for a value that is not accepted. CUBIT_COMPILE is not
   /// read if the caller gives `policy`.

@@ -24,9 +24,13 @@ typedef enum cubit_compile_policy {
 } cubit_compile_policy;
 
 typedef enum cubit_compiler_policy {
-  CUBIT_COMPILER_FROM_ENVIRONMENT = 0, /* the variable CUBIT_COMPILER decides: "exact", or "any" (default) */
-  CUBIT_COMPILER_ANY = 1,              /* stored code of any NVRTC version that the driver can load is used */
-  CUBIT_COMPILER_EXACT = 2             /* only stored code of the NVRTC that this engine would compile with is used */
+  /* The variable CUBIT_COMPILER decides: "exact", "any" (default), or a version such as "13.0.88". With a version, only
+   * stored code of this NVRTC is used, the engine opens NVRTC only to compile, and compiles with no other version. */
+  CUBIT_COMPILER_FROM_ENVIRONMENT = 0,
+  CUBIT_COMPILER_ANY = 1, /* stored code of any NVRTC version that the driver can load is used */
+  /* Only stored code of the NVRTC that this engine would compile with is used. To learn its version, the first request
+   * of the engine opens NVRTC, also if the code is stored. */
+  CUBIT_COMPILER_EXACT = 2
 } cubit_compiler_policy;
 
 /* A bundle in the caller's memory, for example embedded in the executable. `name` is text for messages. The bytes must
