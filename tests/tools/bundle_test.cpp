@@ -375,6 +375,29 @@ TEST_F(BundleCommand, AMissIsExplainedForThePublicKeysOfTheEnvironment) {
   EXPECT_THAT(served.out, HasSubstr("cached in " + whole));
 }
 
+TEST_F(BundleCommand, TheDoctorExaminesTheStoresOfAnEngineWithThePublicKeysOfTheEnvironment) {
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  const Words words = {"cache", "doctor"};
+  const std::string bundles = "CUBIT_BUNDLES=" + whole + " \"$0\" \"$@\"";
+  const std::string keys = "CUBIT_PUBLIC_KEYS=$(cat " + file("release.public") + ") ";
+  const Result without_keys = program.run_in_shell(bundles, words);
+  EXPECT_EQ(without_keys.exit_code, 0) << without_keys.out;
+  EXPECT_THAT(without_keys.out, testing::AllOf(HasSubstr("folder " + program.cache() + ": good"),
+                                               HasSubstr("bundle " + whole + ": good")));
+  const Result unsigned_bundle = program.run_in_shell(keys + bundles, words);
+  EXPECT_EQ(unsigned_bundle.exit_code, 1) << unsigned_bundle.out;
+  EXPECT_THAT(unsigned_bundle.out, testing::AllOf(HasSubstr("it is not signed"), HasSubstr("entries: good"),
+                                                  testing::Not(HasSubstr("folder " + program.cache()))));
+  const Result nothing = program.run_in_shell(keys + "\"$0\" \"$@\"", words);
+  EXPECT_EQ(nothing.exit_code, 1) << nothing.out;
+  EXPECT_THAT(nothing.out, HasSubstr("bundles: none is named"));
+  expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  const Result signed_bundle = program.run_in_shell(keys + bundles, words);
+  EXPECT_EQ(signed_bundle.exit_code, 0) << signed_bundle.out;
+  const Result bad_key = program.run_in_shell("CUBIT_PUBLIC_KEYS=12 " + bundles, words);
+  EXPECT_EQ(bad_key.exit_code, 2) << bad_key.out;
+}
+
 TEST_F(BundleCommand, AMissIsExplainedByTheNearestEntry) {
   expect_good({"explain-miss", "merge", "--arch", "sm_80"});
   const Result missed = program.run({"explain-miss", "merge:head_dim=256", "--arch", "sm_80"});

@@ -313,8 +313,12 @@ TEST(Cache, TheDoctorFindsADamagedEntry) {
   ASSERT_EQ(program.run({"compile", kSmall, "--arch", "sm_80"}).exit_code, 0);
   const Result healthy = program.run({"cache", "doctor"});
   EXPECT_EQ(healthy.exit_code, 0) << healthy.out;
-  EXPECT_THAT(healthy.out, HasSubstr("entries: good"));
+  EXPECT_THAT(healthy.out, AllOf(HasSubstr("entries: good"), HasSubstr("staging and lock files: good\n")));
   const std::string path = entry_file(program);
+  const std::string lock = std::filesystem::path(path).replace_extension(".lock");
+  std::ofstream(lock) << "";
+  EXPECT_THAT(program.run({"cache", "doctor"}).out, HasSubstr("lock files: good; 1 of dead processes deleted"));
+  EXPECT_FALSE(std::filesystem::exists(lock));
   std::string bytes = test::read_file(path);
   bytes[bytes.size() / 2] ^= 1;
   std::ofstream(path, std::ios::binary) << bytes;

@@ -24,7 +24,7 @@ Examples:
   cubit cache prune --max-bytes 2G --max-days 30
       deletes what was not used for a month, then what was used longest ago
   cubit cache doctor
-      checks folders, trust, locks, entries and free space
+      checks folders, bundles, trust, locks, entries and free space, and deletes what dead processes left
 
 Exit code: 0 success; 1 verify found a damaged entry, clear could not delete one, or doctor found trouble; 2 the
 folder cannot be used.)";

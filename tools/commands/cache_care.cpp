@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
@@ -92,36 +96,51 @@ int prune(const CareOptions& options, const Engine& engine) {
 struct Finding {
   std::string subject;
   std::string trouble;
+  std::string done = {};  ///< what the doctor did
 };
 
-std::vector<Finding> findings_about(const Engine& engine) {
+/// The stores of an engine that has the variables of the environment. An engine with public keys uses no folder.
+std::vector<Finding> findings_about_stores(const Engine& server) {
   std::vector<Finding> findings;
-  for (const Json& store : Json::parse(engine.stores())) {
+  const char* keys = std::getenv("CUBIT_PUBLIC_KEYS");  // the variable that the library reads
+  const bool has_keys = keys != nullptr && *keys != '\0';
+  for (const Json& store : Json::parse(server.stores())) {
     const auto name = store.at("name").get<std::string>();
-    if (name.empty()) {
+    if (!name.empty()) {
+      findings.push_back({store.at("kind").get<std::string>() + " " + name, store.at("trouble").get<std::string>()});
+    } else if (!has_keys) {
       findings.push_back({"folder", "no folder is named, so every process compiles its kernels again"});
-      continue;
     }
-    findings.push_back({store.at("kind").get<std::string>() + " " + name, store.at("trouble").get<std::string>()});
   }
-  const Json stats = Json::parse(engine.cache_stats());
-  if (!stats.at("readable").get<bool>()) return findings;
+  if (has_keys && findings.empty()) {
+    findings.push_back({"bundles", "none is named, and with public keys only signed bundles are loaded"});
+  }
+  return findings;
+}
+
+/// The folder itself, which `reader` opens also if public keys are set. What dead processes left is deleted.
+std::vector<Finding> findings_about_folder(const Engine& reader) {
+  std::vector<Finding> findings;
+  const Json before = Json::parse(reader.cache_stats());
+  if (!before.at("readable").get<bool>()) return findings;
   std::uint64_t bad = 0;
-  const Json list = Json::parse(engine.cache_list());
+  const Json list = Json::parse(reader.cache_list());
   for (const Json& entry : list.at("entries")) bad += !entry.at("damage").get<std::string>().empty();
   findings.push_back({"entries", bad == 0 ? ""
                                           : counted(bad, "entry is not usable", "entries are not usable") +
                                                 "; see cubit cache list, and cubit cache verify"});
-  if (!stats.at("writable").get<bool>()) return findings;
+  if (!before.at("writable").get<bool>()) return findings;
+  const Json stats = Json::parse(reader.cache_prune(0, 0));
   findings.push_back({"locks", stats.at("has_locks").get<bool>()
                                    ? ""
                                    : "a file cannot be locked, so several processes may compile one kernel: " +
                                          stats.at("lock_trouble").get<std::string>()});
-  const std::uint64_t left = count_of(stats, "staging_files") + count_of(stats, "lock_files");
-  findings.push_back({"staging and lock files",
-                      left == 0 ? ""
-                                : counted(left, "file is", "files are") +
-                                      " there; unless a process compiles now, cubit cache prune deletes them"});
+  const auto unfinished = [](const Json& each) {
+    return count_of(each, "staging_files") + count_of(each, "lock_files");
+  };
+  const std::uint64_t deleted = unfinished(before) - std::min(unfinished(stats), unfinished(before));
+  findings.push_back(
+      {"staging and lock files", "", deleted == 0 ? "" : fmt::format("{} of dead processes deleted", deleted)});
   constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
   findings.push_back(
       {"free space", count_of(stats, "free_bytes") >= kLittle
@@ -130,14 +149,18 @@ std::vector<Finding> findings_about(const Engine& engine) {
   return findings;
 }
 
-int examine(const CareOptions& options, const Engine& engine) {
+int examine(const CareOptions& options, const Engine& reader, const Engine& server) {
   int exit_code = kExitGood;
   Json list = Json::array();
-  for (const Finding& finding : findings_about(engine)) {
+  std::vector<Finding> findings = findings_about_stores(server);
+  for (Finding& finding : findings_about_folder(reader)) findings.push_back(std::move(finding));
+  for (const Finding& finding : findings) {
     if (!finding.trouble.empty()) exit_code = kExitWorkFailed;
-    list.push_back({{"subject", finding.subject}, {"trouble", finding.trouble}});
+    list.push_back({{"subject", finding.subject}, {"trouble", finding.trouble}, {"done", finding.done}});
     if (options.json) continue;
-    fmt::print("{}: {}\n", printable(finding.subject), finding.trouble.empty() ? "good" : printable(finding.trouble));
+    fmt::print("{}: {}{}{}\n", printable(finding.subject),
+               finding.trouble.empty() ? "good" : printable(finding.trouble), finding.done.empty() ? "" : "; ",
+               finding.done);
   }
   if (options.json) print_json(list);
   return exit_code;
@@ -146,9 +169,9 @@ int examine(const CareOptions& options, const Engine& engine) {
 }  // namespace
 
 void add_cache_care(CLI::App& command, Context& context, const std::function<Engine()>& open) {
-  using Action = int (*)(const CareOptions&, const Engine&);
+  using Action = std::function<int(const CareOptions&, const Engine&)>;
   const auto options = std::make_shared<CareOptions>();
-  const auto add = [&](const char* name, const char* help, Action action) {
+  const auto add = [&](const char* name, const char* help, const Action& action) {
     CLI::App* subcommand = command.add_subcommand(name, help);
     subcommand->add_flag("--json", options->json, "Print JSON");
     subcommand->final_callback([=, &context] { context.action = [=] { return action(*options, open()); }; });
@@ -161,7 +184,13 @@ void add_cache_care(CLI::App& command, Context& context, const std::function<Eng
   pruning->add_option("--max-days", options->max_days, "Days after its last use that an entry stays (default: all)")
       ->check(CLI::Range(0U, 36500U));
   add("stats", "Counts entries, bytes, compilers and files of unfinished work; reads no entry.", &show_stats);
-  add("doctor", "Checks folders, trust, locks, entries and free space; exit code 1 if something is wrong.", &examine);
+  add("doctor",
+      "Checks folders, bundles, trust, locks, entries and free space, and deletes what dead processes left; exit code "
+      "1 "
+      "if something is wrong.",
+      [&context](const CareOptions& given, const Engine& reader) {
+        return examine(given, reader, context.server(context.verbose ? context.console.log(true) : LogFunction{}));
+      });
 }
 
 }  // namespace cubit::tools
