@@ -353,7 +353,8 @@ CUBIT_API cubit_status cubit_cache_verify(cubit_engine* engine, const char** jso
  * another engine. The call fails with CUBIT_IO_ERROR if the folder cannot keep a kernel. */
 CUBIT_API cubit_status cubit_cache_add(cubit_engine* engine, cubit_kernel* kernel);
 /* Deletes the entries that were not used for max_days, then the least recently used entries until the others have at
- * most max_bytes bytes, and what dead processes left. 0 means no limit. Returns the JSON of cubit_cache_stats. */
+ * most max_bytes bytes, and what dead processes left. Here 0 means no limit, whatever the engine's options and the
+ * environment say. Returns the JSON of cubit_cache_stats. */
 CUBIT_API cubit_status cubit_cache_prune(cubit_engine* engine, uint64_t max_bytes, unsigned max_days,
                                          const char** json);
 /* Describes the cache folder without reading entries, as JSON: {folder, readable, writable, trouble, entries, bytes,

@@ -65,7 +65,8 @@ typedef struct cubit_engine_options {
    * seconds. A negative number: the engine does not wait. */
   int lock_wait_seconds;
   /* Limits of the disk cache. From time to time the engine deletes the least recently used entries beyond the limits.
-   * 0: the variable CUBIT_CACHE_MAX_BYTES (such as "2G") or CUBIT_CACHE_MAX_DAYS, else no limit. */
+   * 0: the variable CUBIT_CACHE_MAX_BYTES (such as "2G") or CUBIT_CACHE_MAX_DAYS decides; without the variable there is
+   * no limit. UINT64_MAX bytes, or UINT_MAX days, are no limit whatever the variables say. */
   uint64_t cache_max_bytes;
   unsigned cache_max_days;
   /* Bundle files, separated by colons, in which the engine looks for kernels after the cache folders. NULL: the

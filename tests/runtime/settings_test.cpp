@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -19,10 +22,10 @@ class SettingsTest : public testing::Test {
  protected:
   // gtest_discover_tests runs every test in its own process, so nothing needs to be restored.
   void SetUp() override {
-    for (const char* name :
-         {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH",
-          "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER", "CUBIT_SYSTEM_CACHES", "CUBIT_BUNDLES",
-          "CUBIT_PUBLIC_KEYS", "CUBIT_CACHE_TRUST", "CUBIT_LOCK_WAIT"}) {
+    for (const char* name : {"CUBIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME",
+                             "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUBIT_COMPILE", "CUBIT_COMPILER",
+                             "CUBIT_SYSTEM_CACHES", "CUBIT_BUNDLES", "CUBIT_PUBLIC_KEYS", "CUBIT_CACHE_TRUST",
+                             "CUBIT_LOCK_WAIT", "CUBIT_CACHE_MAX_BYTES", "CUBIT_CACHE_MAX_DAYS"}) {
       unsetenv(name);
     }
   }
@@ -88,6 +91,52 @@ TEST_F(SettingsTest, StoresTrustAndTheWaitForLocks) {
     SettingsTest::SetUp();
     set(name, value);
     EXPECT_THROW(Settings::from_environment(), Failure) << name;
+  }
+}
+
+TEST_F(SettingsTest, TheCompilerIsAPolicyOrAVersion) {
+  EXPECT_EQ(Settings::from_environment().compiler_policy, CompilerPolicy::any);
+  set("CUBIT_COMPILER", "exact");
+  EXPECT_FALSE(Settings::from_environment().compiler_version.has_value());
+  set("CUBIT_COMPILER", "13.0.88");
+  EXPECT_EQ(Settings::from_environment().compiler_policy, CompilerPolicy::exact);
+  EXPECT_EQ(Settings::from_environment().compiler_version, (CompilerVersion{13, 0, 88}));
+  for (const char* value :
+       {"13", "13.0", "13.0.", "13.0.88.1", "13.0.88x", "13..88", "-1.0.88", " 13.0.88", "13.0.-8"}) {
+    set("CUBIT_COMPILER", value);
+    EXPECT_THROW(Settings::from_environment(), Failure) << value;
+  }
+}
+
+TEST_F(SettingsTest, LimitsOfTheCacheFolder) {
+  EXPECT_EQ(Settings::from_environment().cache_max_bytes, 0u);
+  EXPECT_EQ(Settings::from_environment().cache_max_days, 0);
+  for (const auto& [value, bytes] :
+       std::initializer_list<std::pair<const char*, std::uint64_t>>{{"", 0},
+                                                                    {"0", 0},
+                                                                    {"0G", 0},
+                                                                    {"7", 7},
+                                                                    {"3K", 3072},
+                                                                    {"500M", 524'288'000},
+                                                                    {"2G", 2'147'483'648},
+                                                                    {"17179869183G", 17179869183ull << 30},
+                                                                    {"18446744073709551615", UINT64_MAX}}) {
+    set("CUBIT_CACHE_MAX_BYTES", value);
+    EXPECT_EQ(Settings::from_environment().cache_max_bytes, bytes) << value;
+  }
+  for (const char* value : {"2T", "G", "-1", "1.5G", "1 G", "1g", "2GB", "17179869184G", "18446744073709551616"}) {
+    set("CUBIT_CACHE_MAX_BYTES", value);
+    EXPECT_THROW(Settings::from_environment(), Failure) << value;
+  }
+  unsetenv("CUBIT_CACHE_MAX_BYTES");
+  for (const auto& [value, days] :
+       std::initializer_list<std::pair<const char*, int>>{{"", 0}, {"0", 0}, {"30", 30}, {"36500", 36500}}) {
+    set("CUBIT_CACHE_MAX_DAYS", value);
+    EXPECT_EQ(Settings::from_environment().cache_max_days, days) << value;
+  }
+  for (const char* value : {"36501", "-1", "1d", "d"}) {
+    set("CUBIT_CACHE_MAX_DAYS", value);
+    EXPECT_THROW(Settings::from_environment(), Failure) << value;
   }
 }
 
