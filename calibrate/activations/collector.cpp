@@ -25,7 +25,8 @@ namespace {
 using tools::HeaderEntry;
 using tools::SafetensorsReader;
 
-constexpr std::uint64_t kSegmentBytes = std::uint64_t{8} << 20;  ///< read and decoded at a time by one thread
+constexpr std::uint64_t kSegmentBytes = std::uint64_t{8} << 20;  ///< between two merges of one thread
+constexpr std::uint64_t kReadBytes = std::uint64_t{1} << 18;     ///< read at a time, so that they stay in the L2 cache
 constexpr std::size_t kSegmentsPerThread = 4;                    ///< between two merges
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -132,10 +133,16 @@ void Collector::State::add_round(const SafetensorsReader& file, std::span<const 
     std::vector<std::byte> bytes;
     for (std::size_t i = next++; i < round.size(); i = next++) {
       const Segment& segment = round[i];
-      bytes.resize(segment.end - segment.begin);
-      file.read(*segment.tensor, segment.begin, bytes);
-      partial[i].set_channels(static_cast<std::uint64_t>(width_of(*segment.tensor)));
-      partial[i].add_tokens(parse_value_type(segment.tensor->type), bytes);
+      const ValueType type = parse_value_type(segment.tensor->type);
+      const auto width = static_cast<std::uint64_t>(width_of(*segment.tensor));
+      const std::uint64_t token = width * bytes_of(type);
+      const std::uint64_t step = std::max<std::uint64_t>(1, kReadBytes / token) * token;
+      partial[i].set_channels(width);
+      for (std::uint64_t begin = segment.begin; begin < segment.end; begin += step) {
+        bytes.resize(std::min(step, segment.end - begin));
+        file.read(*segment.tensor, begin, bytes);
+        partial[i].add_tokens(type, bytes);
+      }
     }
   });
   for (std::size_t i = 0; i < round.size(); ++i) parts_of(round[i].tensor->name).merge(partial[i]);

@@ -61,10 +61,14 @@ void Channels::add(std::size_t first, std::span<const Value> values, bool are_fi
 /// The same for finite floats, in loops that a compiler vectorises.
 template <class Value>
 void Channels::add_fast(std::size_t first, std::span<const Value> values) {
-  double* const low = minimum.data() + first;
-  double* const high = maximum.data() + first;
+  if (pending_minimum_.empty()) {
+    pending_minimum_.assign(minimum.size(), std::numeric_limits<float>::infinity());
+    pending_maximum_.assign(minimum.size(), -std::numeric_limits<float>::infinity());
+  }
+  float* const low = pending_minimum_.data() + first;
+  float* const high = pending_maximum_.data() + first;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const double value = values[i];
+    const auto value = static_cast<float>(values[i]);
     low[i] = value < low[i] ? value : low[i];
     high[i] = value > high[i] ? value : high[i];
   }
@@ -76,6 +80,15 @@ void Channels::add_fast(std::size_t first, std::span<const Value> values) {
   };
   accumulate(sums, [](double value) { return value; });
   accumulate(squares, [](double value) { return value * value; });
+}
+
+void Channels::flush() {
+  for (std::size_t i = 0; i < pending_minimum_.size(); ++i) {
+    minimum[i] = std::min<double>(minimum[i], pending_minimum_[i]);
+    maximum[i] = std::max<double>(maximum[i], pending_maximum_[i]);
+  }
+  pending_minimum_.clear();
+  pending_maximum_.clear();
 }
 
 template void Channels::add(std::size_t, std::span<const float>, bool);

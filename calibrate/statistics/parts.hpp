@@ -14,6 +14,13 @@
 
 namespace cubit::calibrate {
 
+template <class Value>
+struct Extent {
+  Value minimum = std::numeric_limits<Value>::infinity();
+  Value maximum = -std::numeric_limits<Value>::infinity();
+  bool is_finite = true;  ///< of all values
+};
+
 struct Statistics::Parts {
   explicit Parts(Collect what) : collect(what) {}
 
@@ -39,10 +46,11 @@ struct Statistics::Parts {
   void add_in_parallel(ValueType type, std::span<const std::byte> data, std::uint64_t shares);
   template <class Value>
   void add_values(ValueType type, std::span<const std::byte> data);
+  /// `extent` is that of the values.
   template <class Value>
-  void add_block(std::span<Value> values);
+  void add_block(std::span<const Value> values, const Extent<Value>& extent);
   template <class Value>
-  void add_token(std::size_t first_channel, std::span<const Value> values, bool are_finite);
+  void add_token(std::size_t first_channel, std::span<const Value> values, const Extent<Value>& extent);
   void end_token();
 
   double token_magnitude_ = 0;

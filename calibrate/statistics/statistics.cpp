@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cubit/calibrate.hpp>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,37 +19,41 @@ namespace {
 constexpr std::size_t kBlock = 4096;                                     ///< decoded values that stay in the L1 cache
 constexpr std::uint64_t kLeastValuesPerThread = std::uint64_t{1} << 18;  ///< worth a thread and a merge
 
-template <class Value>
-struct Extent {
-  Value minimum = std::numeric_limits<Value>::infinity();
-  Value maximum = -std::numeric_limits<Value>::infinity();
-  std::size_t non_finite = 0;
-};
-
 /// NaNs are in neither minimum nor maximum; infinities are in both, and the caller leaves them out. Eight lanes let a
-/// compiler without fast-math flags use vector registers.
+/// compiler without fast-math flags use vector registers. A product with zero is NaN for NaNs and infinities.
 template <class Value>
 Extent<Value> extent_of(std::span<const Value> values) {
   constexpr std::size_t kLanes = 8;
-  constexpr Value kLargest = std::numeric_limits<Value>::max();
   Value low[kLanes];
   Value high[kLanes];
+  Value zero[kLanes] = {};
   std::fill_n(low, kLanes, std::numeric_limits<Value>::infinity());
   std::fill_n(high, kLanes, -std::numeric_limits<Value>::infinity());
+  const auto take = [&](std::size_t lane, Value value) {
+    low[lane] = value < low[lane] ? value : low[lane];
+    high[lane] = value > high[lane] ? value : high[lane];
+    zero[lane] += value * 0;
+  };
   std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const Value value = values[i + lane];
-      low[lane] = value < low[lane] ? value : low[lane];
-      high[lane] = value > high[lane] ? value : high[lane];
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) take(lane, values[i + lane]);
+  for (; i < values.size(); ++i) take(0, values[i]);
+  return {*std::min_element(low, low + kLanes), *std::max_element(high, high + kLanes),
+          std::all_of(zero, zero + kLanes, [](Value lane) { return lane == 0; })};
+}
+
+/// The extent of the finite values among `values`.
+template <class Value>
+Extent<Value> finite_extent_of(std::span<const Value> values) {
+  Extent<Value> extent;
+  for (const Value value : values) {
+    if (!std::isfinite(value)) {
+      extent.is_finite = false;
+      continue;
     }
+    extent.minimum = std::min(extent.minimum, value);
+    extent.maximum = std::max(extent.maximum, value);
   }
-  for (; i < values.size(); ++i) {
-    low[0] = values[i] < low[0] ? values[i] : low[0];
-    high[0] = values[i] > high[0] ? values[i] : high[0];
-  }
-  Extent<Value> extent{*std::min_element(low, low + kLanes), *std::max_element(high, high + kLanes)};
-  for (const Value value : values) extent.non_finite += std::abs(value) <= kLargest ? 0 : 1;
   return extent;
 }
 
@@ -71,30 +76,20 @@ void Statistics::Parts::merge(const Parts& other) {
 
 /// Adds finite values to what the whole tensor has.
 template <class Value>
-void Statistics::Parts::add_block(std::span<Value> values) {
-  const Extent<Value> extent = extent_of(std::span<const Value>(values));
+void Statistics::Parts::add_block(std::span<const Value> values, const Extent<Value>& extent) {
   count += values.size();
   minimum = std::min<double>(minimum, extent.minimum);
   maximum = std::max<double>(maximum, extent.maximum);
-  if (collect.moments) moments.add(std::span<const Value>(values));
+  if (collect.moments) moments.add(values);
   if (!collect.histogram || values.empty()) return;
   histogram.cover(std::max(std::abs(extent.minimum), std::abs(extent.maximum)));
-  histogram.add(std::span<const Value>(values));
+  histogram.add(values);
 }
 
 template <class Value>
-void Statistics::Parts::add_token(std::size_t first_channel, std::span<const Value> values, bool are_finite) {
-  channels.add(first_channel, values, are_finite);
-  Extent<Value> extent;
-  if (are_finite) {
-    extent = extent_of(values);
-  } else {
-    for (const Value value : values) {
-      if (!std::isfinite(value)) continue;
-      extent.minimum = std::min(extent.minimum, value);
-      extent.maximum = std::max(extent.maximum, value);
-    }
-  }
+void Statistics::Parts::add_token(std::size_t first_channel, std::span<const Value> values,
+                                  const Extent<Value>& extent) {
+  channels.add(first_channel, values, extent.is_finite);
   if (extent.minimum > extent.maximum) return;
   token_has_values_ = true;
   token_magnitude_ = std::max<double>({token_magnitude_, std::abs(extent.minimum), std::abs(extent.maximum)});
@@ -122,26 +117,30 @@ void Statistics::Parts::add_values(ValueType type, std::span<const std::byte> da
     const std::size_t size = std::min({whole, elements - begin, width <= kBlock ? whole : width - channel});
     const std::span<Value> values(buffer.data(), size);
     decode(type, data.data() + begin * bytes_of(type), values);
-    const bool are_finite = extent_of(std::span<const Value>(values)).non_finite == 0;
+    const Extent<Value> extent = extent_of(std::span<const Value>(values));
     for (std::size_t i = 0; i < size;) {
       const std::size_t part = std::min(size - i, width - channel);
-      add_token(channel, std::span<const Value>(values.subspan(i, part)), are_finite);
+      const std::span<const Value> token(values.subspan(i, part));
+      add_token(channel, token, !extent.is_finite ? finite_extent_of(token) : part == size ? extent : extent_of(token));
       i += part;
       channel = (channel + part) % width;
       if (channel == 0) end_token();
     }
-    const auto end =
-        are_finite ? values.end()
-                   : std::remove_if(values.begin(), values.end(), [](Value value) { return !std::isfinite(value); });
-    const auto kept = static_cast<std::size_t>(end - values.begin());
-    non_finite += size - kept;
-    add_block(values.first(kept));
+    if (extent.is_finite) {
+      add_block(std::span<const Value>(values), extent);
+    } else {
+      const auto end = std::remove_if(values.begin(), values.end(), [](Value value) { return !std::isfinite(value); });
+      const std::span<const Value> kept(values.begin(), end);
+      non_finite += size - kept.size();
+      add_block(kept, extent_of(kept));
+    }
     begin += size;
   }
 }
 
 void Statistics::Parts::add_tokens(ValueType type, std::span<const std::byte> data) {
   type == ValueType::f64 ? add_values<double>(type, data) : add_values<float>(type, data);
+  channels.flush();
 }
 
 Statistics::Statistics(Collect collect) : parts_(std::make_unique<Parts>(collect)) {}
