@@ -1,12 +1,14 @@
 // Proves, with fake GPUs and a prepared cache: a descriptor without tiles is one handle for a set of kernels, whose
 // members are the kernels of their own texts; a launch takes a member by its sizes and never compiles.
 #include <cubit/w4a16_gemm.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <cubit/cubit.hpp>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "tests/capi/allocations.hpp"
