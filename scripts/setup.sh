@@ -163,7 +163,7 @@ download_nvrtc() {
   unpack "$wheel" "$nvrtc_folder" 'libnvrtc.so.*' 'libnvrtc-builtins.so.*'
 }
 
-# What the tests of the Python package import, and what builds its wheels.
+# The tests of the Python package import these packages, and scikit-build-core builds its wheels.
 python_packages='numpy ml_dtypes pytest apache-tvm-ffi>=0.1.9,<0.2 scikit-build-core>=0.10'
 python_folder=.deps/python
 

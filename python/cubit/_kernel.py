@@ -16,7 +16,7 @@ Makers: TypeAlias = dict[str, Callable[[Any], Any] | None]
 
 
 class Kernel:
-    """The kernel of one descriptor. A call launches it; `help(kernel)` and `kernel.__doc__` list the arguments.
+    """A kernel belongs to one descriptor. A call launches the kernel, and `kernel.__doc__` lists the arguments.
 
     The tensors decide where the kernel runs: on the GPU that holds them, in the order of the current stream, or, for
     tensors in host memory, on the CPU device. The code for a GPU is made at the first call there, or by `prepare`.

@@ -13,7 +13,7 @@ Sizes = Mapping[str, Any]
 
 
 class Dimension:
-    """One dimension of a shape: "batch", "n / 8", "ceil(k / group_size)", "max_length or more" or "rows..."."""
+    """A dimension is an expression: "batch", "n / 8", "ceil(k / group_size)", "max_length or more" or "rows..."."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -25,7 +25,7 @@ kernel = cache(cubit.get)
 
 
 class _Operator:
-    """One operator of the tables as an operator of PyTorch."""
+    """Registers one operator of the tables with PyTorch, and launches it."""
 
     keyword = "from_"  # schemas may not use Python's keywords: this is the argument `from`
 

@@ -19,12 +19,16 @@ MOST_BYTES = {"cubit_kernels": 5_000_000, "cubit_kernels_cpu": 20_000_000}
 PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0",
          "libz.so.1", "libzstd.so.1"}  # the last two are LLVM's
 PROGRAM = """
+import time
+start = time.perf_counter()
 import cubit, numpy as np
 y = cubit.get("w4a16_gemm:format=symmetric")(activations=np.ones((1, 256), np.float16),
     qweight=np.full((32, 256), 0x99999999, np.uint32), scales=np.full((2, 256), 0.5, np.float16))
 assert (y == 128).all()
-assert cubit.__file__.startswith({prefix!r}), cubit.__file__
-print("checked", cubit.devices())
+from cubit import _library
+for file in (cubit.__file__, _library._nvrtc_of_wheel().decode()):
+    assert file.startswith({prefix!r}), file
+print(f"checked on {cubit.devices()} in {time.perf_counter() - start:.1f} s")
 """
 
 
