@@ -99,7 +99,12 @@ def engine() -> Handle:
 @cache
 def device(name: str) -> Handle:
     """An open device, "cuda:0" or "cpu:sm_80". Devices stay open until the process ends."""
-    return Handle("cubit_device_open", "cubit_device_release", name.encode())
+    try:
+        return Handle("cubit_device_open", "cubit_device_release", name.encode())
+    except errors.Error as error:
+        if name.startswith("cpu:") and "libcubit_cpu" in error.why:
+            raise type(error)(error.what, error.why, "install the distribution cubit-kernels-cpu") from None
+        raise
 
 
 @cache

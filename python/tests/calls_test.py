@@ -1,5 +1,11 @@
 """What a call accepts and refuses: out=, types, shapes, strides, names and numbers. NumPy computes the references."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -168,10 +174,19 @@ def test_a_docstring_lists_the_arguments():
     assert "softmax_scale: float" in text and "default: 1 / sqrt(head_dim)" in text
 
 
-def test_importing_cubit_imports_no_framework():
-    import subprocess
-    import sys
+def test_a_missing_cpu_device_is_named(tmp_path):
+    installed = Path(cubit.__file__).parent
+    (tmp_path / "cubit" / "lib").mkdir(parents=True)
+    for file in installed.glob("*.py"):
+        shutil.copy(file, tmp_path / "cubit")
+    shutil.copy(installed / "lib" / "libcubit.so.0", tmp_path / "cubit" / "lib")
+    program = "import cubit, numpy; cubit.get('stream_copy')(source=numpy.zeros(16, numpy.uint8))"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "install the distribution cubit-kernels-cpu" in done.stderr
 
+
+def test_importing_cubit_imports_no_framework():
     names = "{'numpy', 'torch', 'jax', 'cupy', 'tvm_ffi', 'ml_dtypes'}"
     done = subprocess.run([sys.executable, "-c", f"import sys, cubit; print({names} & set(sys.modules))"],
                           capture_output=True, text=True, check=True)
