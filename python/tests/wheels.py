@@ -1,6 +1,6 @@
 """Builds the source distribution and both wheels, installs the wheels, and computes a checked INT4 result.
 
-    wheels.py ROOT [--unity]    --unity compiles as preset `release` does, whose objects ccache knows
+    wheels.py ROOT [--shared-fmt]    --shared-fmt compiles as preset `release` does: faster, but not what is shipped
 
 The wheel of cubit-kernels is built from the source distribution, and that of cubit-kernels-cpu from the tree. The new
 environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and
@@ -73,14 +73,12 @@ def wrong_wheel(wheel: Path, is_static: bool) -> str:
 
 
 def main() -> int:
-    root, is_unity = Path(sys.argv[1]).resolve(), "--unity" in sys.argv
-    defines = {"CMAKE_UNITY_BUILD": "ON", "CMAKE_UNITY_BUILD_BATCH_SIZE": "8", "CUBIT_SHARED_FMT": "ON",
-               "CMAKE_UNITY_BUILD_UNIQUE_ID": "CUBIT_UNITY_FILE"} if is_unity else {}
+    root, has_shared_fmt = Path(sys.argv[1]).resolve(), "--shared-fmt" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
-        settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
+        settings = ["-Ccmake.define.CUBIT_SHARED_FMT=ON"] if has_shared_fmt else []
         sources = (unpacked_sdist(root, Path(folder)), root / "python" / "cpu")
         wheels = built(sources, Path(folder) / "wheels", settings)
-        wrong = list(filter(None, [wrong_wheel(wheel, not is_unity) for wheel in wheels]))
+        wrong = list(filter(None, [wrong_wheel(wheel, not has_shared_fmt) for wheel in wheels]))
         if wrong or len(wheels) != 2:
             print("\n".join(wrong) or f"two wheels were expected, not {len(wheels)}")
             return 1
