@@ -55,8 +55,13 @@ def wrapped(words: str, indent: str) -> str:
 
 
 def argument_lines(operator: dict[str, Any]) -> list[str]:
+    """What the arguments are, without the sizes that follow from shapes."""
     lines = []
+    named = {name for one in operator["arguments"] for rule in one["shapes"] for name in
+             re.findall(r"[a-z]\w*", rule["shape"])}
     for one in operator["arguments"]:
+        if one["kind"] == "number" and one["name"] in named:
+            continue
         shapes = " or ".join(dict.fromkeys(rule["shape"] for rule in one["shapes"]))
         when = f" (with {one['when']})" if one["when"] else ""
         lines.append(wrapped(f"{one['name']}: {one['types']} {shapes}".rstrip() + f"{when}: {one['meaning']}",

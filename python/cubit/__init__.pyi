@@ -24,8 +24,6 @@ class ConvertLayoutKernel(Kernel):
             from
         output: I8, U8, F8_E4M3 [rows, columns] or [columns / 32, rows, 32]: the matrix in the layout of the field
             to, of the type of input
-        rows: int32: rows, a multiple of what the layouts need
-        columns: int32: columns, a multiple of 32
         """
 
 def convert_layout(*, to: Literal["row", "col32", "col4_4r2_8c", "col32_2r_4r4"] = ..., **others:
@@ -46,8 +44,6 @@ class DequantizeKernel(Kernel):
         bias: F16, BF16 [columns] (with bias=true): added before the function
         residual: F16, BF16 [rows, columns] (with residual=true): added after the function
         output: F16, BF16 [rows, columns]: the result; the type follows the field output
-        rows: int32: tokens
-        columns: int32: values of a row, a multiple of 8, 16 or 32
         """
 
 def dequantize(*, input: Literal["int8", "int32"] = ..., scale: Literal["token", "tensor"] = ..., weight_scale:
@@ -71,8 +67,6 @@ class GateQuantizeKernel(Kernel):
         scales: F32 [rows] (with output=!unquantised,scale=token): scale of each row; NaN if the row has a value
             that is not finite
         zero_points: I32 [rows] (with scheme=asymmetric): code that stands for 0 in each row, from -128 to 127
-        rows: int32: tokens
-        columns: int32: values of a row, a multiple of 16 or 32
         """
 
 def gate_quantize(*, output: Literal["int8", "fp8_e4m3", "unquantised"] = ..., scale: Literal["token", "tensor"] =
@@ -121,11 +115,7 @@ class GqaDecodeKernel(Kernel):
             heads_per_kv, value_dim]: the result; the type follows output
         lse: F32 [batch, kv_heads * heads_per_kv] or [batch, query_tokens, kv_heads * heads_per_kv]: natural
             log-sum-exp of the scores; a problem writes it with the number lse=1
-        batch: int32: sequences
-        kv_heads: int32: KV heads, at least 1; heads = kv_heads * heads_per_kv
-        max_length: int32: upper bound of every length
         softmax_scale: float: factor of the scores, usually 1 / sqrt(head_dim), the default of problems
-        page_size: int32 (with cache=paged): tokens of a page, 1 to 256
         soft_cap: float (with soft_cap=true): soft cap of the scores
         window: int32 (with window=true): tokens of the window, at least 1
         kept_tokens: int32 (with window=true): first tokens that every query attends to in addition to the window
@@ -179,14 +169,6 @@ class KvAppendKernel(Kernel):
             the rows; written for head and group, read for token and tensor
         page_table: I32 [batch, ceil(max_length / page_size) or more] (with cache=paged): the page of every
             page_size tokens of a sequence; read on the device
-        kv_heads: int32: KV heads of the cache, at least 1
-        max_length: int32: tokens of a sequence that the cache has room for
-        page_size: int32 (with cache=paged): tokens of a page, 1 to 256
-        pages: int32 (with cache=paged): number of pages
-        rotary_dim: int32 (with rotary=interleaved|half_split): channels that are rotated, the first of a row: a
-            multiple of 16
-        batch: int32: sequences
-        tokens: int32: new tokens per sequence
         """
 
 def kv_append(*, head_dim: int = ..., kv: Literal["bf16", "fp16", "int4_rows", "int8_split", "fp8_e4m3",
@@ -229,12 +211,6 @@ class KvGatherKernel(Kernel):
             token are zeros
         page_table: I32 [batch, ceil(max_length / page_size) or more] (with cache=paged): the page of every
             page_size tokens of a sequence; read on the device
-        kv_heads: int32: KV heads of the cache, at least 1
-        max_length: int32: tokens of a sequence that the cache has room for
-        page_size: int32 (with cache=paged): tokens of a page, 1 to 256
-        pages: int32 (with cache=paged): number of pages
-        batch: int32: sequences
-        tokens: int32: rows per sequence and KV head, at most
         """
 
 def kv_gather(*, head_dim: int = ..., kv: Literal["bf16", "fp16", "int4_rows", "int8_split", "fp8_e4m3",
@@ -257,9 +233,6 @@ class MergeKernel(Kernel):
             one
         output: BF16, F16, F32 [rows..., heads, head_dim]: the merged result; the type follows output
         lse: F32 [rows..., heads]: log-sum-exp of the merged result; a problem writes it with the number lse=1
-        parts: int32: partial results, at least 1
-        rows: int32: queries of all sequences together
-        heads: int32: query heads, at least 1
         """
 
 def merge(*, head_dim: int = ..., input: Literal["bf16", "fp16", "fp32"] = ..., output: Literal["bf16", "fp16",
@@ -286,8 +259,6 @@ class NormQuantizeKernel(Kernel):
         scales: F32 [rows] (with output=!unquantised,scale=token): scale of each row; NaN if the row has a value
             that is not finite
         zero_points: I32 [rows] (with scheme=asymmetric): code that stands for 0 in each row, from -128 to 127
-        rows: int32: tokens
-        columns: int32: values of a row, a multiple of 16 or 32
         epsilon: float: added to the variance or the mean square
         """
 
@@ -309,8 +280,6 @@ class QuantizeKernel(Kernel):
         scales: F32 [rows] (with output=!unquantised,scale=token): scale of each row; NaN if the row has a value
             that is not finite
         zero_points: I32 [rows] (with scheme=asymmetric): code that stands for 0 in each row, from -128 to 127
-        rows: int32: tokens
-        columns: int32: values of a row, a multiple of 16 or 32
         """
 
 def quantize(*, output: Literal["int8", "fp8_e4m3"] = ..., scale: Literal["token", "tensor"] = ..., scheme:
@@ -325,7 +294,6 @@ class StreamCopyKernel(Kernel):
 
         source: U8 [bytes]: the buffer
         destination: U8 [bytes]: the copy
-        bytes: int64: bytes of the buffer, a multiple of 16
         """
 
 def stream_copy(*, blocks_per_sm: int = ...) -> StreamCopyKernel: ...
@@ -338,7 +306,6 @@ class StreamReadKernel(Kernel):
 
         source: U8 [bytes]: the buffer
         checksums: U32 [4096]: numbers whose exclusive or is that of the source's words
-        bytes: int64: bytes of the buffer, a multiple of 16
         """
 
 def stream_read(*, blocks_per_sm: int = ...) -> StreamReadKernel: ...
@@ -359,8 +326,6 @@ class W4QuantizeKernel(Kernel):
         max_error: F32 [1, n] or [ceil(k / group_size), n]: largest error of a group's weights; a problem leaves
             it out with the number errors=0
         rms_error: F32 [1, n] or [ceil(k / group_size), n]: root of the mean square error of a group's weights
-        n: int32: output features, a multiple of 8
-        k: int32: input features, a multiple of 8
         """
 
 def w4_quantize(*, format: Literal["gptq", "gptq_v2", "awq", "symmetric"] = ..., group_size: Literal[16, 32, 64,
@@ -407,15 +372,9 @@ class W4a16GemmKernel(Kernel):
             [1, n_3 / 8] or [ceil(k / group_size), n_3 / 8] (with layers=3,format=gptq|gptq_v2|awq): its packed zeros
         bias_3: F16, BF16 [n_3] (with layers=3,bias=true): its bias
         output: F16, BF16 [m, n] or [m, n / 2] or [m, n + n_2] or [m, n + n_2 + n_3]: the result
-        m: int32: rows of the activations
-        n: int32: columns of the weights, or of the first layer's, a multiple of 8
-        k: int32: rows of the weights, a multiple of 8
         decomposition: int32: a cubit_w4a16_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4
             split-K by atomics, which needs atomic_splits=true
         splits: int32: split-K factor, for tuning, at most 256
-        groups: int32: activation_order=true: rows of scales and qzeros, which a slice of k shares with the layer
-        n_2: int32 (with layers=2|3): columns of the second layer, a multiple of 8; with silu_gate n
-        n_3: int32 (with layers=3): columns of the third layer, a multiple of 8
         """
 
 def w4a16_gemm(*, format: Literal["gptq", "gptq_v2", "awq", "symmetric", "dense"] = ..., bits: int = ...,
@@ -450,9 +409,6 @@ class W8a8GemmKernel(Kernel):
         output: F16, BF16, I32, I8, F8_E4M3 [m, n / 2] or [m, n]: the result
         second_output: I8, F8_E4M3 [m, n / 2] or [m, n] (with second_output=int8|fp8_e4m3): the result as stored,
             quantised by one scale
-        m: int32: rows of the activations
-        n: int32: rows of the weights, a multiple of 8
-        k: int32: values of a row, a multiple of 16
         decomposition: int32: a cubit_w8a8_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4
             split-K by atomics, which needs atomic_splits=true
         splits: int32: split-K factor, for tuning, at most 256
@@ -474,8 +430,6 @@ class WeightSumsKernel(Kernel):
 
         weights: I8 [n, k]: weights; rows are contiguous
         sums: I32 [n]: the sum of each row
-        n: int32: rows of the weights
-        k: int32: values of a row, a multiple of 16
         """
 
 def weight_sums() -> WeightSumsKernel: ...
