@@ -137,6 +137,7 @@ def test_a_stream_without_workspace_says_what_it_lacks(copy):
     missing = copy.native.cubit_python_missing_workspace().contents
     assert (missing.bytes, missing.device_id, missing.stream) == (1 << 20, 0, None)
     memory = _library.Memory(copy.device, 1 << 20)
+    memory.zero()
     assert copy.native.cubit_python_set_workspace(0, None, memory.pointer, ctypes.c_size_t(memory.size)) == 1
     assert copy(*values) == LAUNCHED
 
