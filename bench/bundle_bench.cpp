@@ -1,6 +1,7 @@
-// Measures the start of an engine with a signed bundle of 10,000 entries, with and without a public key, and the first
-// request of an entry: found, verified and decompressed. The store keeps nothing between requests, so every request is
-// a first one, but for the file's pages, which the system may hold. Uses Google Benchmark; needs no GPU.
+// Measures, with a signed bundle of 10,000 entries: the start of an engine, with and without a public key, and the
+// first request of a kernel, which the engine finds, verifies and decompresses. The system may hold the file's pages.
+// With a file, it also measures the first request by the text of a descriptor, which makes the kernel's source as well.
+// request_bench measures requests from memory. Uses Google Benchmark; needs no GPU, because nothing is loaded.
 //
 //   bundle_bench              a bundle of made-up kernels of 100 KB each
 //   bundle_bench FILE.cubit   a bundle that cubit compile --bundle wrote; measured without a key
@@ -8,14 +9,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "codegen/architecture.hpp"
+#include "codegen/kernel_source.hpp"
 #include "cubit_commit.hpp"
-#include "runtime/bundle/bundle_store.hpp"
+#include "ops/session.hpp"
+#include "runtime/bundle/bundle.hpp"
 #include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
 #include "runtime/cache/files.hpp"
@@ -38,6 +46,16 @@ std::vector<std::byte> made_up_code(unsigned seed) {
   return code;
 }
 
+codegen::KernelSource made_up_source(int number) {
+  codegen::KernelSource source;
+  source.descriptor = fmt::format("bench:number={}", number);
+  source.template_name = "bench.cuh";
+  source.template_text = fmt::format("// {}\n", number);
+  source.target = "sm_90a";
+  source.entry_point = "bench";
+  return source;
+}
+
 std::string made_up_bundle() {
   std::vector<runtime::PackedEntry> packed;
   for (int i = 0; i < kDifferent; ++i) {
@@ -52,7 +70,7 @@ std::string made_up_bundle() {
   runtime::BundleWriter writer;
   for (int i = 0; i < kEntries; ++i) {
     runtime::PackedEntry entry = packed[static_cast<std::size_t>(i % kDifferent)];
-    entry.record.key.bytes = runtime::content_hash(fmt::format("key {}", i));
+    entry.record.key = runtime::request_key(made_up_source(i));
     writer.add(std::move(entry));
   }
   return writer.bytes();
@@ -83,36 +101,63 @@ void engine_start(benchmark::State& state, const std::string& path, const std::s
   }
 }
 
-struct Wanted {
-  runtime::BundleRecord record;
-  runtime::BundleFacts facts;
-};
-
-std::vector<Wanted> random_entries(const std::string& path) {
-  const runtime::Bundle bundle = runtime::Bundle::open(path);
-  std::vector<Wanted> wanted;
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 1000; ++i) {
-    const runtime::BundleRecord record = bundle.record(random() % bundle.entries());
-    wanted.push_back({record, bundle.facts(record)});
-  }
-  return wanted;
+runtime::Settings settings_with(const std::string& path) {
+  runtime::Settings settings;
+  settings.bundles = {path};
+  settings.compile_policy = runtime::CompilePolicy::never;
+  return settings;
 }
 
-void first_get(benchmark::State& state, const std::string& path) {
-  const std::vector<Wanted> wanted = random_entries(path);
-  const runtime::BundleStore store(path, {}, {}, {});
+/// The sources of up to 1000 entries of the bundle, in random order.
+std::vector<codegen::KernelSource> sources_of(const std::string& path, bool is_made_up) {
+  const runtime::Bundle bundle = runtime::Bundle::open(path);
+  std::vector<codegen::KernelSource> sources;
+  std::vector<std::uint64_t> order(bundle.entries());
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
+  order.resize(std::min<std::size_t>(order.size(), 1000));
+  for (const std::uint64_t index : order) {
+    if (is_made_up) {
+      sources.push_back(made_up_source(static_cast<int>(index)));
+      continue;
+    }
+    const runtime::BundleRecord record = bundle.record(index);
+    const runtime::BundleFacts facts = bundle.facts(record);
+    const codegen::Architecture& architecture = codegen::find_architecture(facts.target);
+    sources.push_back(ops::Session::sources(facts.descriptor, architecture, record.code).at(0));
+  }
+  return sources;
+}
+
+/// Calls `get` for each kernel of the bundle once in each of many engines.
+template <class Get>
+void first_requests(benchmark::State& state, const std::string& path, std::span<const codegen::KernelSource> sources,
+                    Get get) {
+  std::optional<ops::Session> session;
   std::size_t next = 0;
   for (auto _ : state) {
-    const auto& [record, facts] = wanted[next++ % wanted.size()];
-    const auto found = store.find({.key = record.key,
-                                   .target = facts.target,
-                                   .entry_point = facts.entry_point,
-                                   .code = record.code,
-                                   .exact = record.compiler});
-    if (!found) state.SkipWithError("an entry was not found");
-    benchmark::DoNotOptimize(found->cubin.data());
+    if (next % sources.size() == 0) {
+      state.PauseTiming();
+      session.emplace(settings_with(path), runtime::LogSink());
+      state.ResumeTiming();
+    }
+    get(*session, sources[next++ % sources.size()]);
   }
+  const runtime::Counters counters = session->engine().counters();
+  if (counters.disk_hits == 0 || counters.memory_hits != 0) state.SkipWithError("a request was no first request");
+}
+
+void first_get(benchmark::State& state, const std::string& path, std::span<const codegen::KernelSource> sources) {
+  first_requests(state, path, sources, [](ops::Session& session, const codegen::KernelSource& source) {
+    benchmark::DoNotOptimize(session.engine().get(source));
+  });
+}
+
+void first_get_by_text(benchmark::State& state, const std::string& path,
+                       std::span<const codegen::KernelSource> sources) {
+  first_requests(state, path, sources, [](ops::Session& session, const codegen::KernelSource& source) {
+    benchmark::DoNotOptimize(session.get(source.descriptor, codegen::find_architecture(source.target), source.code));
+  });
 }
 
 }  // namespace
@@ -135,7 +180,11 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark("engine_start_with_key", engine_start, path, public_key)
         ->Unit(benchmark::kMicrosecond);
   }
-  benchmark::RegisterBenchmark("first_get", first_get, path)->Unit(benchmark::kMicrosecond);
+  const std::vector<codegen::KernelSource> sources = sources_of(path, argc <= 1);
+  benchmark::RegisterBenchmark("first_get", first_get, path, sources)->Unit(benchmark::kMicrosecond);
+  if (argc > 1) {
+    benchmark::RegisterBenchmark("first_get_by_text", first_get_by_text, path, sources)->Unit(benchmark::kMicrosecond);
+  }
   benchmark::RunSpecifiedBenchmarks();
   if (argc <= 1) fs::remove(made_up);
 }
