@@ -27,9 +27,15 @@ using testing::ElementsAre;
 class CapiCacheLimits : public testing::Test {
  protected:
   CapiCacheLimits() {
+    unset_limits();
+    fill();
+  }
+  CapiCacheLimits(const CapiCacheLimits&) = delete;
+  CapiCacheLimits& operator=(const CapiCacheLimits&) = delete;
+  ~CapiCacheLimits() override { unset_limits(); }
+  static void unset_limits() {
     unsetenv("CUBIT_CACHE_MAX_BYTES");
     unsetenv("CUBIT_CACHE_MAX_DAYS");
-    fill();
   }
   void fill() const {
     fs::remove_all(folder_.path());
