@@ -28,6 +28,7 @@ namespace {
 struct LaunchChoice {
   std::int32_t decomposition = 0;
   std::int32_t splits = 0;
+  std::int32_t constant_weights = 0;
 
   /// Sets the number `name`. Returns false if there is no number of this name.
   bool set(const W8a8Gemm& descriptor, std::string_view name, double value) {
@@ -35,6 +36,10 @@ struct LaunchChoice {
       decomposition =
           static_cast<std::int32_t>(whole_number(name, value, CUBIT_W8A8_AUTOMATIC, CUBIT_W8A8_SPLIT_K_ATOMIC));
       gemm::check_decomposition(describe(descriptor), static_cast<gemm::Decomposition>(decomposition));
+      return true;
+    }
+    if (name == "constant_weights") {
+      constant_weights = static_cast<std::int32_t>(whole_number(name, value, 0, 1));
       return true;
     }
     if (name != "splits") return false;
@@ -184,6 +189,7 @@ std::vector<std::byte> W8a8Problem::arguments(std::span<void* const> device_data
   arguments.k = operands_.k();
   arguments.decomposition = launch_.decomposition;
   arguments.splits = launch_.splits;
+  arguments.constant_weights = launch_.constant_weights;
   return bytes_of_struct(arguments);
 }
 
@@ -303,7 +309,7 @@ Sizes read_sizes(const W8a8Gemm& descriptor, const Numbers& numbers) {
       sizes.pattern = static_cast<Pattern>(whole_number(name, value, 0, kPatterns - 1));
     } else if (!sizes.launch.set(descriptor, name, value)) {
       reject(fmt::format("size {}", name), "w8a8_gemm has no such size",
-             "accepted: m, n, k, pattern, decomposition, splits");
+             "accepted: m, n, k, pattern, decomposition, splits, constant_weights");
     }
   }
   gemm::check_sizes(describe(descriptor), sizes.gemm.m, sizes.gemm.n, sizes.gemm.k);
@@ -392,7 +398,8 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
   LaunchChoice launch;
   for (const auto& [name, value] : numbers) {
     if (!launch.set(descriptor, name, value))
-      reject(fmt::format("number {}", name), "w8a8_gemm has no such number", "accepted: decomposition, splits");
+      reject(fmt::format("number {}", name), "w8a8_gemm has no such number",
+             "accepted: decomposition, splits, constant_weights");
   }
   const std::vector<std::string_view> names = input_names(descriptor);
   require_names(given, names, "w8a8_gemm");
@@ -405,7 +412,7 @@ std::unique_ptr<Problem> make_problem(std::string_view text, std::span<const Ten
 
 std::string random_help() {
   return "m, n, k, pattern (0 normal, 1 extreme bytes, 2 bytes of one sign, 3 scales of many sizes), decomposition, "
-         "splits";
+         "splits, constant_weights (1: an overlapping launch may copy weights early)";
 }
 
 std::unique_ptr<Problem> make_random_problem(std::string_view text, const Numbers& numbers, std::uint64_t seed) {

@@ -61,7 +61,10 @@ ArgumentTable make_table() {
              "which needs atomic_splits=true")
           .optional("0, cubit decides"),
       number("splits", "int32", CUBIT_MEMBER(splits), "split-K factor, for tuning, at most 256")
-          .optional("0, cubit decides")};
+          .optional("0, cubit decides"),
+      number("constant_weights", "int32", CUBIT_MEMBER(constant_weights),
+             "1: no kernel before this launch writes the weights, so that an overlapping launch may copy them at once")
+          .optional("0")};
   return {"cubit_w8a8_gemm_arguments", sizeof(Struct), std::move(list)};
 }
 

@@ -29,10 +29,13 @@ gemm::Problem problem_of(const W8a8Gemm& /*descriptor*/, const Arguments& argume
           .activations = arguments.activations,
           .bias = arguments.bias,
           .residual = arguments.residual,
-          .output = arguments.output};
+          .output = arguments.output,
+          .constant_weights = arguments.constant_weights != 0};
 }
 
 void check_tensors(const W8a8Gemm& descriptor, const Arguments& arguments) {
+  require_argument(arguments.constant_weights == 0 || arguments.constant_weights == 1, "constant_weights",
+                   "it must be 0 or 1", arguments.constant_weights);
   gemm::require_16_bytes("weights", arguments.weights);
   require_alignment("activation_scales", arguments.activation_scales, nullptr, 0, 1, 4, "align it");
   require_alignment("weight_scales", arguments.weight_scales, nullptr, 0, 1,

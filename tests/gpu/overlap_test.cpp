@@ -3,6 +3,7 @@
 // the tests are skipped.
 #include <cubit/gqa_decode.h>
 #include <cubit/w4a16_gemm.h>
+#include <cubit/w8a8_gemm.h>
 
 #include <algorithm>
 
@@ -60,6 +61,7 @@ const std::vector<std::string> kGemms = {
     "w4a16_gemm:tile_m=32,tile_n=256,family=sm80",
     "w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true,element=bf16",
 };
+const std::vector<std::string> kByteGemms = {"w8a8_gemm:output=int8,tile_m=16", "w8a8_gemm:output=int8,tile_m=128"};
 const std::vector<std::string> kAttention = {
     "gqa_decode:heads_per_kv=8",
     "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4",
@@ -68,6 +70,7 @@ const std::vector<std::string> kAttention = {
 };
 const SuiteKernels kKernels("OverlapGpu", [](const std::string&) {
   std::vector<std::string> texts = kGemms;
+  texts.insert(texts.end(), kByteGemms.begin(), kByteGemms.end());
   texts.insert(texts.end(), kAttention.begin(), kAttention.end());
   return texts;
 });
@@ -83,6 +86,21 @@ TEST_F(OverlapGpu, GemmsInAChainGiveTheSameBitsAsInOrder) {
       SCOPED_TRACE(text + ", decomposition " + std::to_string(decomposition));
       expect_same_bits<cubit_w4a16_gemm_arguments>(
           text, {{"m", 5}, {"n", 1024}, {"k", 1024}, {"decomposition", decomposition}}, chain);
+    }
+  }
+}
+
+// Weights are copied before the launch waits for the one before it, and activations after that.
+TEST_F(OverlapGpu, GemmsWithConstantWeightsGiveTheSameBitsAsInOrder) {
+  const auto chain = [](cubit_w8a8_gemm_arguments& arguments, void* first, void* second, bool forth) {
+    arguments.activations = forth ? first : second;
+    arguments.output = forth ? second : first;
+  };
+  for (const std::string& text : kByteGemms) {
+    for (const int decomposition : {0, 1, 2}) {
+      SCOPED_TRACE(text + ", decomposition " + std::to_string(decomposition));
+      expect_same_bits<cubit_w8a8_gemm_arguments>(
+          text, {{"m", 5}, {"n", 1024}, {"k", 1024}, {"decomposition", decomposition}, {"constant_weights", 1}}, chain);
     }
   }
 }

@@ -319,6 +319,13 @@ TEST(W8a8Launch, PassesScalesAndMapsToThePersistentKernel) {
   EXPECT_EQ(gated.maps.all()[0].map.sizes[3], 512u / 16);
 }
 
+TEST(W8a8Launch, PassesThePromiseOfConstantWeights) {
+  auto arguments = some_arguments();
+  EXPECT_EQ(persistent_parameters("w8a8_gemm:tile_m=128", arguments).constant_weights, 0);
+  arguments.constant_weights = 1;
+  EXPECT_EQ(persistent_parameters("w8a8_gemm:tile_m=128", arguments).constant_weights, 1);
+}
+
 /// A tensor map's rows begin and end at multiples of 16 bytes, and rows of an 8-bit output at multiples of 8.
 TEST(W8a8Launch, PassesOutputsThatNoTensorMapHas) {
   auto arguments = some_arguments();
@@ -373,6 +380,7 @@ TEST(W8a8Launch, RefusesByName) {
       },
       kSecond, "second_stride = 516: it must be a multiple of 8 elements from 0 to 2^30");
   refused([](Given&) {}, "w8a8_gemm:tile_m=8,output=int8", "output_scale = NULL: the tensor is needed");
+  refused([](Given& a) { a.constant_weights = 2; }, "w8a8_gemm:tile_m=8", "constant_weights = 2: it must be 0 or 1");
   refused([](Given& a) { a.activation_stride = 0; }, "w8a8_gemm:tile_m=128",
           "activation_stride = 0: a tensor map reads the rows of activations, and its stride must be a multiple of 16 "
           "bytes from 16 on");

@@ -83,6 +83,7 @@ PersistentGemmArguments parameters_of(const BlockPlan& block, const ScheduledLau
   result.tile_group = tile_group(block, schedule, device);
   result.split_slabs = schedule.splits > 1 ? block.first_slice(schedule.stages) : 0;
   result.whole_tiles = schedule.tiles();
+  result.constant_weights = problem.constant_weights ? 1 : 0;
   if (schedule.stream_k_blocks > 0) share_tiles(result, schedule, workspace);
   return result;
 }

@@ -35,6 +35,9 @@
 // - At the end the producer waits until all stages are empty, and both blocks wait for each other, because either may
 //   still signal or write into the other.
 //
+// Overlapping launches: the consumer warps and the producer thread wait for the preceding kernel of the stream before
+// they read anything. Only weights that the caller has promised not to change are copied earlier.
+//
 // Roles that the plan chooses: plan::Weights (weight_format/w4_register_operand.cuh, dense_operand.cuh for 16-bit
 // weights, byte_gemm/shared_bytes.cuh for bytes), plan::Activations (gemm/shared_activations.cuh), plan::Product
 // (gemm/warpgroup_product.cuh), plan::Tiles (gemm/grouped_tiles.cuh), plan::Scaling (gemm/scaling.cuh) and
@@ -114,8 +117,31 @@ struct BlockWork {
   }
 };
 
+/// Starts the copies of the weights of a stage.
+__device__ __forceinline__ void load_weights(const Arguments& args, Ring ring, StagePlace place, Tile features,
+                                             int slab) {
+  const uint32 full = ring.full(place);
+  expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
+  plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
+}
+
+/// Starts the copies of the weights of the first stages, which nobody has used yet. Returns the number of stages.
+__device__ __forceinline__ int load_first_weights(const Arguments& args, Ring ring, const BlockWork& work) {
+  const plan::Tiles tiles(args);
+  if (args.constant_weights == 0 || !tiles.has_tile()) return 0;
+  const GemmTile tile = tiles.tile();
+  const int first = work.first_slab(tile);
+  const int stages = min(plan::kStages, work.end_slab(tile) - first);
+  StagePlace place;
+#pragma unroll 1
+  for (; place.index < stages; ++place.index) load_weights(args, ring, place, work.features(tile), first + place.index);
+  return stages;
+}
+
 /// Loop of the producer thread.
 __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, const BlockWork& work) {
+  int loaded = load_first_weights(args, ring, work);  // stages whose weights are on their way already
+  wait_for_previous_kernel();
   StagePlace place;
 #pragma unroll 1
   for (plan::Tiles tiles(args); tiles.has_tile(); tiles.advance()) {
@@ -123,12 +149,14 @@ __device__ __forceinline__ void load_tiles(const Arguments& args, Ring ring, con
     const Tile features = work.features(tile);
 #pragma unroll 1
     for (int slab = work.first_slab(tile), end = work.end_slab(tile); slab < end; ++slab) {
-      const uint32 full = ring.full(place);
-      wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
-      expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
-      plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
+      if (loaded > 0) {
+        --loaded;
+      } else {
+        wait_barrier(ring.empty(place), place.parity ^ 1);  // returns at once in the first round
+        load_weights(args, ring, place, features, slab);
+      }
       plan::Activations::load(args.activation_map, ring.activations(place), tile.tokens * plan::kTokens, args.m, slab,
-                              full, !work.splits_k(), work.rank());
+                              ring.full(place), !work.splits_k(), work.rank());
       place.advance();
     }
   }
@@ -301,7 +329,6 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, 1)
     prefetch_map(args.output_map);
     ring.init_barriers(persistent_lanes::kConsumerWarps * (work.splits_k() ? 1 : 2));
   }
-  wait_for_previous_kernel();
   __syncthreads();
   arrive_in_cluster();
   wait_for_cluster();
@@ -310,6 +337,7 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads, 1)
     if (warp_index() == kProducerWarp && elect_one()) load_tiles(args, ring, work);
   } else {
     take_registers<plan::kConsumerRegisters>();
+    wait_for_previous_kernel();
     compute_tiles(args, ring, work);
   }
   arrive_in_cluster();

@@ -60,9 +60,10 @@ typedef struct cubit_w8a8_gemm_arguments {
   int32_t n;                 /* rows of the weights, a multiple of 8, or of 16 for function=silu_gate */
   int32_t k;                 /* a multiple of 16 from 16 to 131056 */
   int32_t decomposition;     /* a cubit_w8a8_decomposition */
-  int32_t splits;   /* for tuning, with split-K of both kinds: blocks that share k, at most 256, or at most 2 in
+  int32_t splits;           /* for tuning, with split-K of both kinds: blocks that share k, at most 256, or at most 2 in
                               * family sm90_persistent. 0: cubit decides */
-  int32_t reserved; /* 0 */
+  int32_t constant_weights; /* 1: a promise that no kernel before this launch writes weights. An overlapping launch
+                              * then copies weights before the kernel before it has finished. Else 0 */
   const int32_t* activation_zeros; /* zero_points=true: of the shape of activation_scales; else NULL */
   const int32_t* weight_sums;      /* zero_points=true: [n], sum over k of weights[n, k], see <cubit/weight_sums.h>;
                                     * else NULL */
