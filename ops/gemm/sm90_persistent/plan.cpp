@@ -29,9 +29,10 @@ BlockPlan make_block(const GemmDescriptor& descriptor, const Weights& weights) {
 }  // namespace
 
 /// Half of a tile's rows is stored where a cluster splits k, and a staging tile has that half, or half of it if shared
-/// memory has better uses.
+/// memory has better uses: outputs of four bytes would take the memory of a pipeline stage.
 int store_rows(const GemmDescriptor& descriptor) {
-  return descriptor.tile_m < 192 ? descriptor.tile_m / 2 : descriptor.tile_m / 4;
+  const int rows = descriptor.tile_m < 192 ? descriptor.tile_m / 2 : descriptor.tile_m / 4;
+  return descriptor.output_bytes == 4 && rows % 16 == 0 ? rows / 2 : rows;
 }
 
 bool loads_words_ahead(const Plan& plan) {
@@ -52,7 +53,10 @@ Plan make_plan(const GemmDescriptor& descriptor, Weights weights, const codegen:
   plan.staging = box_layout(plan.store_rows, output_bytes, std::min(output_bytes, kMostBoxBytes));
   constexpr int kThreadBytes = 16 * 128;
   plan.exchange = {descriptor.tile_m / 16, kThreadBytes, kThreadBytes, {}};
-  for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
+  // Clusters that divide k exchange sums in the memory of the stages.
+  const int exchange_bytes = 2 * kWarpgroups * plan.exchange.size();
+  const int fewest = std::max(kFewestStages, (exchange_bytes + plan.stage_bytes() - 1) / plan.stage_bytes());
+  for (int stages = fewest; stages <= kMostStages; ++stages) {
     if (plan.shared_memory(stages) > architecture.shared_memory_per_block) break;
     plan.block.stages = stages;
     plan.block.shared_memory = plan.shared_memory(stages);
