@@ -96,6 +96,10 @@ std::vector<BenchCase> bench_cases() {
   for (const auto& [m, tile_m] : kDenseCases)
     cases.push_back(
         without_target(make_case("dense weights", {.format = W4Format::dense, .tile_m = tile_m}, kShapes[1], m)));
+  for (const Shape& shape : {kShapes[0], kShapes[1]})
+    for (const int m : {1, 16, 64, 256, 1024})
+      for (const W4a16Gemm& descriptor : {W4a16Gemm{}, W4a16Gemm{.activation_order = true}})
+        cases.push_back(without_target(make_suggested_case("activation order, and none", descriptor, shape, m)));
   const W4a16Gemm invariant = {.batch_invariant = true};
   for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
     for (const int m : {1, 16, 64})

@@ -29,15 +29,28 @@ runtime::LaunchShape shape_of(const BlockPlan& block, const Schedule& schedule) 
   return shape;
 }
 
+int groups_of(const BlockPlan& block, const Problem& problem) {
+  return problem.groups > 0 ? problem.groups : groups_of(block.descriptor, problem.k);
+}
+
+bool has_few_groups(const BlockPlan& block, const Problem& problem) {
+  return block.most_groups == 0 || groups_of(block, problem) <= block.most_groups;
+}
+
 }  // namespace
 
 ScheduledLaunch schedule_launch(const BlockPlan& block, const Problem& problem, const runtime::DeviceFacts& device) {
   check_sizes(block.descriptor, problem.m, problem.n, problem.k);
+  require_argument(has_few_groups(block, problem), "groups",
+                   "a block keeps the scales and zeros of all groups in shared memory, which has room for fewer; "
+                   "tile_m=8, 16 and 32 take any number",
+                   groups_of(block, problem));
   return {problem, choose_schedule(block, problem, device)};
 }
 
 bool serves_sizes(const BlockPlan& block, const Problem& problem) {
-  return problem.n <= most_columns(block.descriptor) && (!block.needs_row_stride || has_row_stride(problem));
+  return problem.n <= most_columns(block.descriptor) && has_few_groups(block, problem) &&
+         (!block.needs_row_stride || has_row_stride(problem));
 }
 
 bool has_row_stride(const Problem& problem) { return problem.activation_stride > 0 || problem.m <= 1; }

@@ -16,6 +16,9 @@
 
 namespace cubit::ops::gemm {
 
+/// Groups for which a table of scales and zeros has room at most: those of 128 values along k of k = 28672.
+inline constexpr int kMostTableGroups = 224;
+
 /// Rounds a size up, so that the next region of shared memory begins at bank 0.
 constexpr int align_region(int bytes) { return (bytes + 127) / 128 * 128; }
 
@@ -64,6 +67,8 @@ struct BlockPlan {
   /// templates/gemm/reordered_activations.cuh.
   bool reorders_activations = false;
   StageTiles tiles;
+  int factor_table_bytes = 0;       ///< of shared memory: see WeightOperand::group_row_bytes
+  int most_groups = 0;              ///< that a launch may have; 0: any number
   std::optional<Role> epilogue;     ///< see WeightOperand::epilogue
   std::optional<Role> row_scaling;  ///< see WeightOperand::row_scaling
   Times times;                      ///< constants of the performance model

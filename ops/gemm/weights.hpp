@@ -30,6 +30,9 @@ struct WeightOperand {
   /// Tiles of a stage: the weights of tile_n columns (of half of them in a block of sm90_persistent), and one row for
   /// each group. mma_sync searches the layout of `words`, of which the operator gives `rows` and `row_bytes` alone.
   codegen::TileLayout words, scales, zeros;
+  /// Where g_idx names the group of each k, a block can keep the scales and zeros of its columns in a table in shared
+  /// memory: bytes of a group in that table. 0: there is no table.
+  int group_row_bytes = 0;
   StageAccesses accesses;  ///< of the lanes; where threads copy a tensor, the kernel adds the copies
   Role role;               ///< reads words from shared memory and makes operands of them
   Role activations;        ///< reads activations in the order along k of the words

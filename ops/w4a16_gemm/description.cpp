@@ -96,6 +96,7 @@ gemm::Problem problem_of(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arg
           .bias = arguments.bias,
           .residual = arguments.residual,
           .output = arguments.output,
+          .groups = descriptor.activation_order ? arguments.groups : 0,
           .more_columns = {arguments.n_2, arguments.n_3}};
 }
 

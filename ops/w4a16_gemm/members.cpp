@@ -31,6 +31,9 @@ constexpr Tile kDense[] = {{16, 256}, {32, 256}, {64, 256}, {80, 256}, {144, 256
 /// Tiles on other architectures. Groups of 16 and several layers have these tiles on sm_90a as well.
 constexpr Tile kOfOthers[] = {{8, 32}, {8, 64}, {8, 256}, {16, 64}, {16, 256}, {32, 256}, {64, 256}};
 constexpr Tile kOf8Bits[] = {{8, 32}, {8, 64}, {8, 256}, {16, 32}, {16, 64}, {16, 256}, {32, 256}};
+/// On sm_90a with activation order.
+constexpr Tile kOrdered[] = {{8, 32},   {8, 64},   {16, 32},   {16, 64},  {32, 256},
+                             {64, 256}, {80, 256}, {144, 256}, {256, 256}};
 /// Where nobody has timed the tiles. With batch_invariant=true these tiles give a row the same bits, because the slices
 /// of k follow from n, k and tile_n.
 constexpr Tile kUntimed[] = {{8, 256}, {16, 256}, {32, 256}, {64, 256}};
@@ -38,12 +41,13 @@ constexpr Tile kUntimed[] = {{8, 256}, {16, 256}, {32, 256}, {64, 256}};
 std::span<const Tile> timed_tiles(const W4a16Gemm& set, const codegen::Architecture& architecture) {
   if (set.is_dense()) return kDense;
   if (set.bits == 8) return kOf8Bits;
+  if (architecture.wgmma && set.activation_order) return kOrdered;
   if (!architecture.wgmma || set.group_size == 16 || set.layers > 1) return kOfOthers;
   if (set.is_gated()) return kGated;
   return has_words_by_n(set) ? std::span<const Tile>(kByN) : std::span<const Tile>(kByK);
 }
 
-bool has_timed_fields(const W4a16Gemm& set) { return !set.batch_invariant && !set.activation_order; }
+bool has_timed_fields(const W4a16Gemm& set) { return !set.batch_invariant; }
 
 }  // namespace
 

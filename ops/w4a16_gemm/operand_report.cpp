@@ -33,17 +33,28 @@ Decision nibble_operand_decision(Element element) {
 
 Decision operand_decision(const W4a16Gemm& descriptor) {
   if (descriptor.activation_order) {
-    return {"operands",
-            descriptor.element == Element::fp16 ? "fp16, dequantised in two terms" : "bf16, dequantised in two terms",
-            "neighbouring k's share neither scale nor zero, so neither can be applied at the end of a group"};
+    return {
+        "operands", fmt::format("{}, dequantised", descriptor.element == Element::fp16 ? "fp16" : "bf16"),
+        "neighbouring k's share neither scale nor zero, so neither can be applied at the end of a group; (q - zero) "
+        "is exact, and its product with the scale is rounded once"};
   }
   return descriptor.bits == 8 ? byte_operand_decision(descriptor.element) : nibble_operand_decision(descriptor.element);
 }
 
+Decision ordered_factors(bool has_table) {
+  if (has_table) {
+    return {
+        "scales and zeros", "in a table in shared memory, with those of all groups",
+        "a weight needs the scale and the zero of its own group, which are more bytes than its word has; launches of "
+        "more groups than the table has room for read global memory"};
+  }
+  return {"scales and zeros", "read by every lane from global memory",
+          "a row for each k would be five times the bytes of its words; the rows of a few groups stay in the caches"};
+}
+
 Decision zero_decision(const W4a16Gemm& descriptor) {
   if (descriptor.activation_order) {
-    return {"scales and zeros", "read by every lane from global memory",
-            "a row for each k would be five times the bytes of its words; the rows of a few groups stay in the caches"};
+    return ordered_factors(is_narrow(descriptor));
   }
   return {"zeros", fmt::format("{}{}", stores_zeros(descriptor) ? "stored + " : "", zero_offset(descriptor)),
           "subtracted in the operand: at most two packed instructions per pair of weights, where sums of activations "
@@ -100,6 +111,13 @@ Decision persistent_scales(const W4a16Gemm& descriptor) {
           "is rounded and groups need no accumulators of their own"};
 }
 
+Decision persistent_factors() {
+  return {
+      "scales and zeros", "in a table in shared memory, with those of all groups",
+      "a weight needs the scale and the zero of its own group; the table has the block's columns, and consumer warps "
+      "fill it when a tile begins"};
+}
+
 Decision persistent_zeros(const W4a16Gemm& descriptor) {
   return {"zeros", fmt::format("{}{}", stores_zeros(descriptor) ? "stored + " : "", zero_offset(descriptor)),
           "read with the scales by the lanes that need them, at least one stage ahead"};
@@ -127,6 +145,8 @@ std::vector<Decision> wide_operand_decisions(const W4a16Gemm& descriptor) {
 
 std::vector<Decision> persistent_operand_decisions(const W4a16Gemm& descriptor) {
   if (descriptor.is_dense()) return {dense_operands(descriptor)};
+  if (descriptor.activation_order)
+    return {operand_decision(descriptor), persistent_factors(), persistent_word_order(descriptor)};
   return {persistent_operands(descriptor), persistent_scales(descriptor), persistent_zeros(descriptor),
           persistent_word_order(descriptor)};
 }

@@ -89,6 +89,14 @@ struct RingPlace {
   }
 };
 
+/// Starts a copy of `bytes` bytes of global memory that adds them to the transaction count of `barrier`. Both addresses
+/// and `bytes` are multiples of 16. One thread calls the function.
+__device__ __forceinline__ void copy_bytes(uint32 dst, const void* src, uint32 bytes, uint32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+               "l"(src), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
 /// A tensor map in the driver's encoding; see runtime/tensor_map.hpp.
 struct alignas(128) TensorMap {
   unsigned char bytes[128];

@@ -42,7 +42,9 @@ class DenseOperand {
     }
   }
 
-  __device__ __forceinline__ DenseOperand(const PersistentGemmArguments&, Tile, int)
+  static constexpr __device__ __forceinline__ uint32 stage_bytes(const PersistentGemmArguments&, int) { return kBytes; }
+
+  __device__ __forceinline__ DenseOperand(const PersistentGemmArguments&, Tile, int, uint32)
       : rows_at_(warp_index() / 4 * kWarpgroupBytes) {}
 
   struct Words {

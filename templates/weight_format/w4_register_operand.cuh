@@ -13,7 +13,9 @@
 //   kBytes                     bytes of weights in a stage
 //   Features                   which features a lane has: see persistent_gemm_lanes.h
 //   load_stage(...)            starts the copies of a stage; one thread of the producer warp calls it
-//   Operand(args, tile, slab)  state of a consumer thread for one tile, from slab `slab` on
+//   stage_bytes(args, slab)    bytes that load_stage() copies
+//   Operand(args, tile, slab, shared)   state of a consumer thread for one tile, from slab `slab` on. `shared` is the
+//                              address of the block's shared memory
 //   Words, load(words, stage)  reads what the thread needs of a stage
 //   convert<buffer>(words)     makes the operands of the next slab, in order; `buffer` is the slab's parity
 //   operand<buffer>(step)      the A operand of a step: four registers, or a matrix descriptor
@@ -35,6 +37,57 @@
 
 namespace cubit {
 
+/// Copies the rows of words of a stage, kBytes bytes: one box, or a box of gate and a box of up-projection features.
+template <uint32 kBytes, bool kGated>
+__device__ __forceinline__ void load_word_boxes(const PersistentGemmArguments& args, const TensorMap& map, uint32 dst,
+                                                FeatureTile<kGated> tile, int columns_per_word, int row,
+                                                uint32 barrier) {
+  constexpr int kBoxes = kGated ? 2 : 1;
+#pragma unroll
+  for (int i = 0; i < kBoxes; ++i) {
+    // A box may lie outside the tensor, and then holds zeros. Its first byte must be a multiple of 16 bytes away from
+    // the beginning of a row, or the GPU reports an illegal instruction.
+    const int column = tile.column(args.n, i * FeatureTile<kGated>::kOutputs);
+    copy_box(dst + i * (kBytes / kBoxes), map, column / columns_per_word, row, barrier);
+  }
+}
+
+/// What a consumer thread needs of a stage whose words hold 8 values along k of one feature. kWordsAt: offset of a byte
+/// of the words in a stage.
+template <class Features, int (*kWordsAt)(int, int), bool kGated>
+class W4WordLoader {
+ public:
+  struct Words {
+    uint32 of[persistent_lanes::kSteps][2][2];  ///< [half of the step][feature]
+  };
+
+  __device__ __forceinline__ W4WordLoader() {
+    const persistent_lanes::Place word = Features::word(lane_index(), warp_index(), 0, 0, 0);
+    words_at_ = kWordsAt(word.row, word.byte);
+  }
+
+  __device__ __forceinline__ void load(Words& words, uint32 stage) const {
+    constexpr int kUp = kWordsAt(0, 4 * persistent_lanes::kBlockFeatures / 2);
+#pragma unroll
+    for (int i = 0; i < 2 * persistent_lanes::kSteps; ++i) {
+      uint32(&dst)[2] = words.of[i / 2][i % 2];
+      const uint32 at = stage + words_at_ + kWordsAt(i, 0);
+      if constexpr (kGated) {
+        uint32 gate[1], up[1];
+        load_shared(gate, at);      // access: loads of words
+        load_shared(up, at + kUp);  // access: loads of words
+        dst[0] = gate[0];
+        dst[1] = up[0];
+      } else {
+        load_shared(dst, at);  // access: loads of words
+      }
+    }
+  }
+
+ private:
+  uint32 words_at_;
+};
+
 /// The common part of both operands. kGroup: values along k of a group; 0 if one group is all of k.
 template <class Element, class FeaturesOfLanes, bool kGated, bool kByN, int kGroup, bool kStoredZeros, int kZeroOffset>
 class W4Operand {
@@ -43,6 +96,8 @@ class W4Operand {
   using Features = FeaturesOfLanes;
   using Tile = FeatureTile<kGated>;
   static constexpr uint32 kBytes = persistent_lanes::kSlabK * persistent_lanes::kBlockFeatures / 2;
+
+  static constexpr __device__ __forceinline__ uint32 stage_bytes(const PersistentGemmArguments&, int) { return kBytes; }
 
   template <int kBuffer>
   __device__ __forceinline__ const uint32 (&operand(int step) const)[4] {
@@ -83,19 +138,6 @@ class W4Operand {
     groups_.fetch();
   }
 
-  /// Copies the rows of words of a stage: one box, or a box of gate and a box of up-projection features.
-  static __device__ __forceinline__ void load_boxes(const PersistentGemmArguments& args, const TensorMap& map,
-                                                    uint32 dst, Tile tile, int columns_per_word, int row,
-                                                    uint32 barrier) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      // A box may lie outside the tensor, and then holds zeros. Its first byte must be a multiple of 16 bytes away from
-      // the beginning of a row, or the GPU reports an illegal instruction.
-      const int column = tile.column(args.n, i * Tile::kOutputs);
-      copy_box(dst + i * (kBytes / kRows), map, column / columns_per_word, row, barrier);
-    }
-  }
-
   /// Makes the converters of the only group. The constructors of operands call this function.
   template <NibblePair kFirst, NibblePair kSecond>
   __device__ __forceinline__ void begin_tile() {
@@ -121,50 +163,29 @@ class W4Operand {
   W4Converter<Element> converters_[kSlabGroups][2];
 };
 
-/// kWordsAt: offset of a byte of the words in a stage.
 template <class Element, int (*kWordsAt)(int, int), bool kGated, int kGroup, bool kStoredZeros, int kZeroOffset>
 class W4OperandByK : public W4Operand<Element, persistent_lanes::FeaturesByK<kGated>, kGated, false, kGroup,
                                       kStoredZeros, kZeroOffset> {
   using Base =
       W4Operand<Element, persistent_lanes::FeaturesByK<kGated>, kGated, false, kGroup, kStoredZeros, kZeroOffset>;
+  using Loader = W4WordLoader<typename Base::Features, kWordsAt, kGated>;
 
  public:
   using Features = typename Base::Features;
   using Tile = typename Base::Tile;
+  using Words = typename Loader::Words;
 
   static __device__ __forceinline__ void load_stage(const PersistentGemmArguments& args, const TensorMap& map,
                                                     uint32 dst, Tile tile, int slab, uint32 barrier) {
-    Base::load_boxes(args, map, dst, tile, 1, slab * (persistent_lanes::kSlabK / 8), barrier);
+    load_word_boxes<Base::kBytes>(args, map, dst, tile, 1, slab * (persistent_lanes::kSlabK / 8), barrier);
   }
 
-  __device__ __forceinline__ W4OperandByK(const PersistentGemmArguments& args, Tile tile, int slab)
+  __device__ __forceinline__ W4OperandByK(const PersistentGemmArguments& args, Tile tile, int slab, uint32)
       : Base(args, tile, slab), select_(lane_index() % 4) {
-    const persistent_lanes::Place word = Features::word(lane_index(), warp_index(), 0, 0, 0);
-    words_at_ = kWordsAt(word.row, word.byte);
     Base::template begin_tile<NibblePair::kByte, NibblePair::kByte>();
   }
 
-  struct Words {
-    uint32 of[persistent_lanes::kSteps][2][2];  ///< [half of the step][feature]
-  };
-
-  __device__ __forceinline__ void load(Words& words, uint32 stage) const {
-    constexpr int kUp = kWordsAt(0, 4 * persistent_lanes::kBlockFeatures / 2);
-#pragma unroll
-    for (int i = 0; i < 2 * persistent_lanes::kSteps; ++i) {
-      uint32(&dst)[2] = words.of[i / 2][i % 2];
-      const uint32 at = stage + words_at_ + kWordsAt(i, 0);
-      if constexpr (kGated) {
-        uint32 gate[1], up[1];
-        load_shared(gate, at);      // access: loads of words
-        load_shared(up, at + kUp);  // access: loads of words
-        dst[0] = gate[0];
-        dst[1] = up[0];
-      } else {
-        load_shared(dst, at);  // access: loads of words
-      }
-    }
-  }
+  __device__ __forceinline__ void load(Words& words, uint32 stage) const { loader_.load(words, stage); }
 
   template <int kBuffer>
   __device__ __forceinline__ void convert(const Words& words) {
@@ -181,7 +202,7 @@ class W4OperandByK : public W4Operand<Element, persistent_lanes::FeaturesByK<kGa
 
  private:
   W4ByteSelector<Element> select_;
-  uint32 words_at_;
+  Loader loader_;
 };
 
 template <class Element, int (*kWordsAt)(int, int), bool kGated, int kGroup, bool kStoredZeros, int kZeroOffset>
@@ -197,10 +218,10 @@ class W4OperandByN : public W4Operand<Element, persistent_lanes::FeaturesByN<kGa
 
   static __device__ __forceinline__ void load_stage(const PersistentGemmArguments& args, const TensorMap& map,
                                                     uint32 dst, Tile tile, int slab, uint32 barrier) {
-    Base::load_boxes(args, map, dst, tile, 8, slab * persistent_lanes::kSlabK, barrier);
+    load_word_boxes<Base::kBytes>(args, map, dst, tile, 8, slab * persistent_lanes::kSlabK, barrier);
   }
 
-  __device__ __forceinline__ W4OperandByN(const PersistentGemmArguments& args, Tile tile, int slab)
+  __device__ __forceinline__ W4OperandByN(const PersistentGemmArguments& args, Tile tile, int slab, uint32)
       : Base(args, tile, slab), shift_(4 * Features::nibble(lane_index(), warp_index())) {
     const persistent_lanes::Place row = Features::words(lane_index(), warp_index(), 0, 0);
     words_at_ = kWordsAt(row.row, row.byte);

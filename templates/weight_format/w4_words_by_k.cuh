@@ -37,7 +37,7 @@
 //   kCopyPeriod                        number of copies of words after which the swizzle of their addresses repeats
 //   word_at(row, byte)                 offset of a byte of the words in a stage
 //   row_bytes(n), word_byte(column)    stride of rows in the tensor, and offset of a column's word in a row
-//   kBits, number(words, column, i)    formats by k, for w4_activation_order.cuh: weight i of a column's 8
+//   kBits, pair(words, column, j)      formats by k, for w4_activation_order.cuh: 1024 + pair j of a column's weights
 #pragma once
 
 #include "core/copies.cuh"
@@ -98,8 +98,14 @@ struct W4WordsByK : PackedGroups<kGroup, LayerType> {
     load_shared(words.of, stage + places + kWordsAt(at.row, at.byte));  // access: loads of words
   }
 
-  static __device__ __forceinline__ uint32 number(const Words& words, int column, int i) {
-    return words.of[column] >> (4 * i) & 15u;
+  static __device__ __forceinline__ uint32 pair(const Words& words, int column, int j) {
+    const uint32 near = j < 2 ? words.of[column] : words.of[column] >> 8;
+    if (j % 2 == 0) return insert(near, 0x000f000fu, 0x64006400u);
+    uint32 result;  // 1024 + 16 q, divided by 16, and 960 more
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(result)
+        : "r"(insert(near, 0x00f000f0u, 0x64006400u)), "r"(0x2c002c00u), "r"(0x63806380u));
+    return result;
   }
 
   template <int kProduct, int kTile>

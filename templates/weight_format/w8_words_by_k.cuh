@@ -74,8 +74,8 @@ struct W8WordsByK : PackedGroups<kGroup, LayerType> {
     }
   }
 
-  static __device__ __forceinline__ uint32 number(const Words& words, int column, int i) {
-    return words.of[i / 4][column] >> (8 * (i % 4)) & 255u;
+  static __device__ __forceinline__ uint32 pair(const Words& words, int column, int j) {
+    return __byte_perm(words.of[j / 2][column], 0x64646464u, j % 2 == 0 ? 0x4140 : 0x4342);
   }
 
   template <int kProduct, int kTile>

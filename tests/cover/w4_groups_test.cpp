@@ -73,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
                       GroupCase{"bits=8,tile_m=16,tile_n=32", "cpu:sm_80"},
                       GroupCase{"tile_m=64,tile_n=256,function=silu_gate", "cpu:sm_80"},
                       GroupCase{"group_size=64,tile_m=16,tile_n=256,activation_order=true", "cpu:sm_80"},
+                      GroupCase{"group_size=32,tile_m=8,tile_n=64,activation_order=true", "cpu:sm_80"},
+                      GroupCase{"bits=8,tile_m=16,tile_n=32,element=bf16,activation_order=true", "cpu:sm_86"},
                       GroupCase{"format=gptq_v2,group_size=32,tile_m=16,tile_n=256,batch_invariant=true",
                                 "cpu:sm_80"}));
 
@@ -99,11 +101,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Sm90Persistent, ShorterGroup,
-    ::testing::Values(GroupCase{"tile_m=80,tile_n=256", "cpu:sm_90a"},
-                      GroupCase{"format=awq,group_size=64,tile_m=128,tile_n=256", "cpu:sm_90a"},
-                      GroupCase{"format=symmetric,group_size=32,element=bf16,tile_m=144,tile_n=256", "cpu:sm_90a"},
-                      GroupCase{"format=gptq_v2,tile_m=64,tile_n=256,family=sm90_persistent,function=silu_gate",
-                                "cpu:sm_90a"}));
+    ::testing::Values(
+        GroupCase{"tile_m=80,tile_n=256", "cpu:sm_90a"},
+        GroupCase{"format=awq,group_size=64,tile_m=128,tile_n=256", "cpu:sm_90a"},
+        GroupCase{"format=symmetric,group_size=32,element=bf16,tile_m=144,tile_n=256", "cpu:sm_90a"},
+        GroupCase{"format=gptq_v2,tile_m=64,tile_n=256,family=sm90_persistent,function=silu_gate", "cpu:sm_90a"},
+        GroupCase{"group_size=32,tile_m=80,tile_n=256,activation_order=true", "cpu:sm_90a"},
+        GroupCase{"format=symmetric,element=bf16,tile_m=144,tile_n=256,activation_order=true", "cpu:sm_90a"},
+        GroupCase{"group_size=16,tile_m=64,tile_n=256,activation_order=true,function=silu_gate", "cpu:sm_90a"}));
 
 }  // namespace
 }  // namespace cubit::tests

@@ -160,6 +160,10 @@ TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
 INSTANTIATE_TEST_SUITE_P(
     Kernels, W4Teams,
     ::testing::Values("w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80",
+                      // With groups of 128 the table of scales holds all groups, and with groups of 32 it does not.
+                      "w4a16_gemm:tile_m=8,tile_n=64,activation_order=true",
+                      "w4a16_gemm:group_size=32,tile_m=8,tile_n=64,activation_order=true",
+                      "w4a16_gemm:format=symmetric,element=bf16,tile_m=16,tile_n=32,activation_order=true",
                       "w4a16_gemm:tile_m=16,tile_n=64,group_size=32,function=silu_gate",
                       "w4a16_gemm:format=awq,group_size=32,tile_m=16,tile_n=64",
                       "w4a16_gemm:format=awq,group_size=32,element=bf16,tile_m=16,tile_n=128",

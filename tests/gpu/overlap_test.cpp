@@ -60,6 +60,7 @@ const std::vector<std::string> kGemms = {
     "w4a16_gemm:tile_m=64,element=bf16,tile_n=256",
     "w4a16_gemm:tile_m=32,tile_n=256,family=sm80",
     "w4a16_gemm:tile_m=16,tile_n=256,batch_invariant=true,element=bf16",
+    "w4a16_gemm:tile_m=64,tile_n=256,activation_order=true",
 };
 const std::vector<std::string> kByteGemms = {"w8a8_gemm:output=int8,tile_m=16", "w8a8_gemm:output=int8,tile_m=128"};
 const std::vector<std::string> kAttention = {
@@ -82,7 +83,9 @@ TEST_F(OverlapGpu, GemmsInAChainGiveTheSameBitsAsInOrder) {
   };
   for (const std::string& text : kGemms) {
     for (const int decomposition : {0, 1, 2, 3}) {
-      if (decomposition == 3 && text.find("batch_invariant") != std::string::npos) continue;
+      const bool has_no_stream_k =
+          text.find("batch_invariant") != std::string::npos || text.find("activation_order") != std::string::npos;
+      if (decomposition == 3 && has_no_stream_k) continue;  // family sm90_persistent has too few tiles
       SCOPED_TRACE(text + ", decomposition " + std::to_string(decomposition));
       expect_same_bits<cubit_w4a16_gemm_arguments>(
           text, {{"m", 5}, {"n", 1024}, {"k", 1024}, {"decomposition", decomposition}}, chain);

@@ -274,7 +274,7 @@ TEST(SuggestedTiles, SplitKFactorsAreModelledToo) {
 
 /// Descriptors for which nobody has timed the tiles.
 TEST(SuggestedTiles, AreTheSmallestThatHoldTheRowsWhereNobodyHasTimedThem) {
-  for (const char* field : {"batch_invariant=true", "activation_order=true", "family=sm75"}) {
+  for (const char* field : {"batch_invariant=true", "family=sm75"}) {
     const std::string text = std::string("w4a16_gemm:") + field;
     const auto with = [&](const char* tile) { return "w4a16_gemm:" + std::string(tile) + field; };
     EXPECT_EQ(suggested_gemm(text.c_str(), 3, 8192, 8192), with("tile_m=8,tile_n=256,"));

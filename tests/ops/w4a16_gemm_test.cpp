@@ -68,8 +68,10 @@ TEST(GemmDescriptor, EveryValueHasOneTextThatParsesBackToIt) {
   // Unnamed 80, 128, 144, 192 and 256 rows, and 64 rows too if the family is named.
   const unsigned of_persistent = (5 + 6) * (3 * 4 + 4) * 2 * epilogues;
   const unsigned of_dense = 2 * 8 * 2 * epilogues;  // 16 to 256 rows, named and unnamed
-  EXPECT_EQ(texts.size(),
-            2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent + of_dense)
+  // Formats by k, groups, types, and tiles: 64 rows by name, and 5 sizes of more rows named and unnamed.
+  const unsigned of_ordered = 3 * 4 * 2 * (1 + 2 * 5) * epilogues;
+  EXPECT_EQ(texts.size(), 2 * 2 * of_each_type + of_each_type + of_sm90 + of_few_columns + of_boxes + of_persistent +
+                              of_ordered + of_dense)
       << "families auto and sm80, sm75, sm90, narrow blocks, sm90_persistent, and dense weights";
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:format=gptq,group_size=128,element=fp16"), "w4a16_gemm");
   EXPECT_EQ(find_operator("w4a16_gemm").canonical("w4a16_gemm:group_size=all,format=awq"),
@@ -127,10 +129,10 @@ TEST(GemmDescriptor, RefusalsNameTheRule) {
   EXPECT_EQ(sentence("w4a16_gemm:tile_m=32,family=sm90_persistent"),
             "descriptor \"w4a16_gemm:tile_m=32,family=sm90_persistent\": family=sm90_persistent: its tiles have 64 to "
             "256 rows; ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out");
-  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,activation_order=true"),
-            "descriptor \"w4a16_gemm:tile_m=128,activation_order=true\": tile_m=128: no kernel family serves it (sm80: "
+  EXPECT_EQ(sentence("w4a16_gemm:tile_m=128,batch_invariant=true"),
+            "descriptor \"w4a16_gemm:tile_m=128,batch_invariant=true\": tile_m=128: no kernel family serves it (sm80: "
             "its tiles have at most 64 rows, not 128; sm90: its tiles have at most 64 rows, not 128; sm90_persistent: "
-            "with activation_order=true neighbours along k share no group; sm75: its tiles have at most 64 rows, not "
+            "batch_invariant=true needs the same order of k in every tile; sm75: its tiles have at most 64 rows, not "
             "128); ask for tile_m=8, 16, 32 or 64, which compute any number of rows");
   EXPECT_EQ(sentence("w4a16_gemm:element=bf16,family=sm75"),
             "descriptor \"w4a16_gemm:element=bf16,family=sm75\": family=sm75: it multiplies fp16 alone, as the tensor "
@@ -344,6 +346,7 @@ TEST(GemmPlan, FamilySm90IsChosenWhereItIsFasterAndByName) {
       << "every tile gives the same bits";
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,bits=8,tile_n=256", "sm_90a"), "sm80_w4a16_gemm");
   EXPECT_EQ(family_of("w4a16_gemm:tile_m=32,tile_n=256,activation_order=true", "sm_90a"), "sm80_w4a16_gemm");
+  EXPECT_EQ(family_of("w4a16_gemm:tile_m=64,tile_n=256,activation_order=true", "sm_90a"), "sm90_persistent_w4a16_gemm");
   try {
     plan_of("w4a16_gemm:family=sm90", "sm_100a");
     FAIL() << "sm_100a has no wgmma";

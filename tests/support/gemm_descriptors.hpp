@@ -55,9 +55,11 @@ inline bool is_legal_gemm(const Combination& c) {
     return false;
   if (is_persistent_gemm(descriptor)) {
     const bool is_named = descriptor.family == "auto" || descriptor.family == "sm90_persistent";
+    const bool takes_order = !descriptor.activation_order || (!awq && descriptor.group_size != 0);
     return is_named && descriptor.tile_m >= (descriptor.is_dense() ? 16 : 64) && descriptor.tile_n == 256 &&
-           descriptor.bits == 4 && descriptor.alignment == 16 && !descriptor.activation_order &&
-           !descriptor.atomic_splits && !descriptor.batch_invariant && descriptor.group_size != 16;
+           descriptor.bits == 4 && descriptor.alignment == 16 && takes_order &&
+           !(descriptor.is_dense() && descriptor.activation_order) && !descriptor.atomic_splits &&
+           !descriptor.batch_invariant && (descriptor.activation_order || descriptor.group_size != 16);
   }
   if (descriptor.activation_order && (awq || descriptor.group_size == 0)) return false;
   if (descriptor.atomic_splits && (descriptor.batch_invariant || descriptor.tile_n < 256)) return false;

@@ -50,6 +50,7 @@ void choose_tiles(Kernel& kernel, bool allows_two_strips) {
 int stage_bytes(const BlockPlan& block) {
   const StageTiles& tiles = block.tiles;
   const int scales_at = tiles.scales_at();
+  if (has_indexed_groups(block.descriptor)) return scales_at + kIndexBytes;
   if (!stages_scales(block.descriptor)) return scales_at;
   const int zeros_at = tiles.zeros_at(scales_at);
   return stores_zeros(block.descriptor) ? align_region(zeros_at + tiles.zeros.size()) : zeros_at;
@@ -63,6 +64,8 @@ int ring_bytes(const BlockPlan& block, int stages) {
   return align_region(stages * stage_bytes(block) + scales_and_zeros);
 }
 
-int shared_memory(const BlockPlan& block, int stages) { return block.k_partitions * ring_bytes(block, stages); }
+int shared_memory(const BlockPlan& block, int stages) {
+  return block.k_partitions * ring_bytes(block, stages) + block.factor_table_bytes;
+}
 
 }  // namespace cubit::ops::gemm::mma_sync

@@ -55,10 +55,12 @@ Kernel begin_kernel(const GemmDescriptor& descriptor, Weights weights, std::stri
 /// which activations are loaded once.
 void choose_tiles(Kernel& kernel, bool allows_two_strips);
 
+/// The groups of a stage's values along k, where g_idx names them.
+inline constexpr int kIndexBytes = 4 * gemm_lanes::kStageK;
 int stage_bytes(const BlockPlan& block);
 /// One ring of stages, and behind them scales and zeros if one group is all of k.
 int ring_bytes(const BlockPlan& block, int stages);
-/// The rings of all of a block's warps.
+/// The rings of all of a block's warps, and behind them the table of scales and zeros.
 int shared_memory(const BlockPlan& block, int stages);
 
 std::vector<codegen::TileAccess> word_accesses(const Kernel& kernel);

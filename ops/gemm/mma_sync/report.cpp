@@ -18,6 +18,8 @@ void add_ring(PlanReport& report, const BlockPlan& block, const std::string& own
     const std::string stage = fmt::format("{}stage {}: ", owner, i);
     add_region(report, stage + "words", base, tiles.words.size());
     add_region(report, stage + "activations", base + tiles.activations_at(), tiles.activations.size());
+    if (has_indexed_groups(block.descriptor))
+      add_region(report, stage + "groups", base + tiles.scales_at(), kIndexBytes);
     if (stages_scales(block.descriptor)) add_scale_regions(report, block, stage, base + tiles.scales_at());
   }
   if (has_one_group(block.descriptor))
@@ -57,6 +59,9 @@ void describe(PlanReport& report, const Kernel& kernel, const codegen::Architect
   for (int i = 0; i < block.k_partitions; ++i)
     add_ring(report, block, block.k_partitions > 1 ? fmt::format("warp {}: ", i) : "",
              i * ring_bytes(block, block.stages));
+  if (block.factor_table_bytes > 0)
+    add_region(report, "scales and zeros of all groups", block.shared_memory - block.factor_table_bytes,
+               block.factor_table_bytes);
   add_mma_sync_fragments(report, block.descriptor, architecture);
   add_fragments(report, kernel.weights.fragments);
 }

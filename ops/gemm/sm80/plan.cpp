@@ -37,10 +37,23 @@ void choose_pipeline(mma_sync::Kernel& kernel, const codegen::Architecture& arch
   if (kernel.block.stages == 0) choose_stages(kernel, architecture, kFewestStages);
 }
 
-/// Blocks of few columns: as many warps as fit with two stages each, up to 8, and then as many stages as fit. One block
-/// per multiprocessor.
-void choose_partitions(BlockPlan& block, const codegen::Architecture& architecture) {
+/// A table of scales and zeros of as many groups as eight warps with two stages each leave room for. Where that is too
+/// little for usual layers, fewer warps have to do.
+void choose_table(BlockPlan& block, int row_bytes, int most_bytes) {
+  constexpr int kFewestGroups = 32;
+  if (row_bytes == 0) return;
+  block.k_partitions = kMostPartitions;
+  int room = most_bytes - mma_sync::shared_memory(block, kFewestStages);
+  if (room < kFewestGroups * row_bytes) room = most_bytes * 3 / 8;
+  block.factor_table_bytes = std::min(kMostTableGroups, room / row_bytes) * row_bytes;
+}
+
+/// Blocks of few columns: as many warps as fit with two stages each, up to 8, and then as many stages as fit. One
+/// block per multiprocessor.
+void choose_partitions(mma_sync::Kernel& kernel, const codegen::Architecture& architecture) {
+  BlockPlan& block = kernel.block;
   const int most_bytes = architecture.shared_memory_per_block;
+  choose_table(block, kernel.weights.group_row_bytes, most_bytes);
   for (block.k_partitions = kMostPartitions; block.k_partitions > 1; block.k_partitions /= 2)
     if (mma_sync::shared_memory(block, kFewestStages) <= most_bytes) break;
   for (int stages = kFewestStages; stages <= kMostStages; ++stages) {
@@ -63,7 +76,7 @@ Plan make_plan(const GemmDescriptor& descriptor, mma_sync::Weights weights, cons
   mma_sync::choose_tiles(kernel, descriptor.tile_m <= 32);
   plan.merged_tiles = std::min(most_merged_tiles(kernel), kernel.strips_per_warp * descriptor.tile_m / 8);
   if (is_narrow(descriptor)) {
-    choose_partitions(kernel.block, architecture);
+    choose_partitions(kernel, architecture);
   } else {
     choose_pipeline(kernel, architecture);
   }

@@ -96,6 +96,17 @@ PersistentByteArguments byte_parameters(const PersistentGemmArguments& common, c
   return result;
 }
 
+/// The parameters of kernels with activation order.
+PersistentOrderedArguments ordered_parameters(const PersistentGemmArguments& common, const Problem& problem,
+                                              const WeightTensors& weights) {
+  PersistentOrderedArguments result{};
+  static_cast<PersistentGemmArguments&>(result) = common;
+  result.groups = weights.groups;
+  result.g_idx = static_cast<const unsigned*>(weights.group_of_k);
+  result.k = problem.k;
+  return result;
+}
+
 template <class Parameters>
 void set_parameters(Launch& launch, const Parameters& parameters) {
   std::memcpy(launch.parameters.data(), &parameters, sizeof parameters);
@@ -127,6 +138,8 @@ Launch encode_launch(const Plan& plan, const ScheduledLaunch& scheduled, const W
   const Problem& problem = scheduled.problem;
   if (block.row_scaling) {
     set_parameters(launch, byte_parameters(parameters, weights));
+  } else if (has_indexed_groups(block.descriptor)) {
+    set_parameters(launch, ordered_parameters(parameters, problem, weights));
   } else {
     set_parameters(launch, parameters);
   }

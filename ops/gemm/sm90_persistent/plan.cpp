@@ -26,17 +26,35 @@ BlockPlan make_block(const GemmDescriptor& descriptor, const Weights& weights) {
   return block;
 }
 
+/// A table of scales and zeros of as many groups as leave room for the pipeline: consumer warps hold two stages, or
+/// three if they load words ahead, and as many more are in flight.
+void choose_table(Plan& plan, const codegen::Architecture& architecture) {
+  const int row_bytes = plan.weights.group_row_bytes;
+  if (row_bytes == 0) return;
+  const int room = architecture.shared_memory_per_block - plan.shared_memory(loads_words_ahead(plan) ? 6 : 4);
+  plan.block.most_groups = std::min(kMostTableGroups, room / row_bytes);
+  plan.block.factor_table_bytes = (plan.block.most_groups * row_bytes + 15) / 16 * 16;
+}
+
 }  // namespace
 
 /// Half of a tile's rows is stored where a cluster splits k, and a staging tile has that half, or half of it if shared
-/// memory has better uses: outputs of four bytes would take the memory of a pipeline stage.
+/// memory has better uses: outputs of four bytes, or a table of scales and zeros, would take the memory of a pipeline
+/// stage.
 int store_rows(const GemmDescriptor& descriptor) {
   const int rows = descriptor.tile_m < 192 ? descriptor.tile_m / 2 : descriptor.tile_m / 4;
-  return descriptor.output_bytes == 4 && rows % 16 == 0 ? rows / 2 : rows;
+  const bool saves_memory = descriptor.output_bytes == 4 || has_indexed_groups(descriptor);
+  return saves_memory && rows % 16 == 0 ? rows / 2 : rows;
 }
 
 bool loads_words_ahead(const Plan& plan) {
   return plan.block.descriptor.tile_m < 256 && !plan.weights.in_shared_memory;
+}
+
+/// The activations of the next stage begin at a multiple of the swizzle's period.
+int Plan::stage_bytes() const {
+  constexpr int kPeriod = 1024;
+  return (activation_bytes() + block.tiles.words.size() + weights.index_bytes + kPeriod - 1) / kPeriod * kPeriod;
 }
 
 int Plan::shared_memory(int stages) const {
@@ -53,6 +71,7 @@ Plan make_plan(const GemmDescriptor& descriptor, Weights weights, const codegen:
   plan.staging = box_layout(plan.store_rows, output_bytes, std::min(output_bytes, kMostBoxBytes));
   constexpr int kThreadBytes = 16 * 128;
   plan.exchange = {descriptor.tile_m / 16, kThreadBytes, kThreadBytes, {}};
+  choose_table(plan, architecture);
   // Clusters that divide k exchange sums in the memory of the stages.
   const int exchange_bytes = 2 * kWarpgroups * plan.exchange.size();
   const int fewest = std::max(kFewestStages, (exchange_bytes + plan.stage_bytes() - 1) / plan.stage_bytes());

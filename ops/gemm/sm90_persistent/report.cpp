@@ -61,10 +61,15 @@ void add_memory_map(PlanReport& report, const Plan& plan) {
     add_region(report, fmt::format("stage {}: activations", i), base, plan.activation_bytes());
     add_region(report, fmt::format("stage {}: {}", i, name_of_weights(plan)), base + plan.activation_bytes(),
                plan.block.tiles.words.size());
+    if (plan.weights.index_bytes > 0)
+      add_region(report, fmt::format("stage {}: groups of k", i),
+                 base + plan.activation_bytes() + plan.block.tiles.words.size(), plan.weights.index_bytes);
   }
   for (int i = 0; i < 2 * kWarpgroups; ++i)
     add_region(report, fmt::format("staging tile {} of warpgroup {}", i % 2, i / 2),
                plan.staging_at(stages) + i * plan.staging.size(), plan.staging.size());
+  if (plan.block.factor_table_bytes > 0)
+    add_region(report, "scales and zeros of all groups", plan.table_at(stages), plan.block.factor_table_bytes);
   add_region(report, "barriers", plan.barriers_at(stages), plan.shared_memory(stages) - plan.barriers_at(stages));
   constexpr const char* kUses[] = {"given", "received"};
   for (int i = 0; i < 2 * kWarpgroups; ++i) {

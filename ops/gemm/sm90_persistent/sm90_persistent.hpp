@@ -33,6 +33,7 @@ struct Weights : WeightOperand {
   std::vector<codegen::TileAccess> staging;  ///< stores of a warpgroup's outputs, in a staging tile of store_rows()
   Role product = {"gemm/warpgroup_product.cuh", "cubit::Float32Product<Element, kTokens>"};
   Role output = {"gemm/staged_epilogue.cuh", "cubit::PackedHalves<Element>"};  ///< type of the outputs
+  int index_bytes = 0;            ///< of a stage: the groups of its values along k, behind the weights
   bool in_shared_memory = false;  ///< wgmma reads the weights where the copy has put them; else lanes dequantise words
 };
 
@@ -45,10 +46,11 @@ struct Plan {
   codegen::TileLayout exchange;  ///< sums that one warpgroup gives away when a cluster splits k
 
   int activation_bytes() const { return block.tiles.activations.size(); }  ///< of a stage
-  int stage_bytes() const { return activation_bytes() + block.tiles.words.size(); }
+  int stage_bytes() const;
   int staging_at(int stages) const { return stages * stage_bytes(); }
   int staging_bytes() const { return 2 * kWarpgroups * staging.size(); }
-  int barriers_at(int stages) const { return staging_at(stages) + staging_bytes(); }
+  int table_at(int stages) const { return staging_at(stages) + staging_bytes(); }  ///< of scales and zeros
+  int barriers_at(int stages) const { return table_at(stages) + block.factor_table_bytes; }
   int shared_memory(int stages) const;
 };
 

@@ -42,9 +42,9 @@ codegen::KernelSource make_source(const Plan& plan, const codegen::Architecture&
       .alias("Element", element_type(descriptor.element))
       .alias("Activations", weights.activations.type)
       .alias("Product", weights.product.type)
-      .alias("Tiles", "cubit::GroupedTiles")
-      .include(weights.role.header)
-      .alias("Weights", weights.role.type);
+      .alias("Tiles", "cubit::GroupedTiles");
+  if (block.factor_table_bytes > 0) header.constant("kTableAt", plan.table_at(block.stages));
+  header.include(weights.role.header).alias("Weights", weights.role.type);
   const Role scaling = block.row_scaling.value_or(Role{"gemm/scaling.cuh", "cubit::UnscaledSums"});
   const Role epilogue = block.epilogue.value_or(staged_epilogue(plan));
   header.include(scaling.header)

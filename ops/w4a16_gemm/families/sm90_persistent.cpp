@@ -24,9 +24,7 @@ class Sm90PersistentFamily final : public OnePlanFamily<make_plan, persistent_op
                         "ask for tile_m=64, 80, 128, 144, 192 or 256, or leave family out"};
     if (descriptor.layers > 1) return rule_of_layers();
     if (is_narrow(descriptor)) return BrokenRule{"its clusters have 256 columns", "leave tile_n or family out"};
-    if (descriptor.activation_order)
-      return BrokenRule{"with activation_order=true neighbours along k share no group", kFewerRows};
-    if (descriptor.group_size == 16)
+    if (descriptor.group_size == 16 && !descriptor.activation_order)
       return BrokenRule{"groups of 16 would change the unit of the sums at every product", kFewerRows};
     if (descriptor.atomic_splits)
       return BrokenRule{"the two blocks of a cluster add up their sums themselves, without atomics",
@@ -46,7 +44,7 @@ class Sm90PersistentFamily final : public OnePlanFamily<make_plan, persistent_op
     return std::nullopt;
   }
   FamilyPreference preference(const W4a16Gemm& descriptor, const codegen::Architecture&) const override {
-    if (has_many_rows(descriptor)) return {.is_preferred = true};
+    if (has_many_rows(descriptor) || descriptor.activation_order) return {.is_preferred = true};
     return {.why_not_preferred = "tiles of 64 rows are faster in family sm90 with most sizes"};
   }
 };

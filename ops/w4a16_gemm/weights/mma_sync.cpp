@@ -22,12 +22,19 @@ WideTimes wide_times(const W4a16Gemm& descriptor) {
   if (descriptor.format == W4Format::awq) times.factor = 1.03;
   times.stage = tile_m == 8 ? 0.45 : tile_m == 16 ? 0.57 : tile_m == 32 ? 0.88 : 1.6;
   times.stage *= descriptor.bits / 4.0;
+  if (descriptor.activation_order) times.stage *= 3.5;  // lanes read scales and zeros from global memory
   times.merge_slice = tile_m == 8 ? 0.17 : tile_m == 16 ? 0.35 : tile_m == 32 ? 0.44 : 0.15;
   return times;
 }
 
 /// Consumer warps copy their own stages: 16 rows of activations are as many bytes as the words of 64 columns.
 NarrowTimes narrow_times(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) {
+    const bool is_32_columns = descriptor.tile_n == 32;
+    const double of_8_rows = is_32_columns ? 0.155 : 0.244;
+    const double of_16_rows = is_32_columns ? 0.2 : 0.265;
+    return {.stage = (descriptor.tile_m > 8 ? of_16_rows : of_8_rows) * descriptor.bits / 4.0};
+  }
   const double columns = descriptor.tile_n * descriptor.bits / 4.0;  // columns of 4 bits with as many bytes
   const double of_column = descriptor.bits == 8 ? 0.0018 : 0.002;    // three H200s, M=1 at 8192²
   const double awq = descriptor.tile_n == 32 ? 2 : 1.4;              // rows of words of 16 bytes, and of 32
@@ -75,7 +82,9 @@ gemm::Role role_of(const W4a16Gemm& descriptor) {
   gemm::Role packed = role_of_packed(descriptor);
   if (!descriptor.activation_order) return packed;
   return {"weight_format/w4_activation_order.cuh",
-          fmt::format("cubit::OrderedWords<Element, {}, kStoredZeros, kZeroOffset>", packed.type), packed.header};
+          fmt::format("cubit::OrderedWords<Element, {}, kStoredZeros, kZeroOffset, kTileN, kFactorTableBytes>",
+                      packed.type),
+          packed.header};
 }
 
 /// The compiler spilled with four tiles of 32 rows of bytes, and with two tiles of awq's groups of 32 in bf16, whose
@@ -93,7 +102,7 @@ int held_registers(const W4a16Gemm& descriptor) {
   return stages_scales(descriptor) ? 4 + zeros : 0;
 }
 
-/// With activation order there are no products of a group, but two terms of all operands of a step.
+/// With activation order there are no products of a group, but the factors and operands of a step.
 void count_registers(gemm::mma_sync::Weights& weights, const W4a16Gemm& descriptor) {
   constexpr int kSums = 8;
   constexpr int kOrderedOperands = 48;
@@ -102,8 +111,15 @@ void count_registers(gemm::mma_sync::Weights& weights, const W4a16Gemm& descript
   weights.more_registers = descriptor.activation_order ? kOrderedOperands : 0;
   weights.held_registers = held_registers(descriptor);
   // A warp has registers for two strips and the next stage: not of bytes, which take twice as many registers as
-  // nibbles, and not with the two terms of activation order, whose kernel the compiler spilled.
+  // nibbles, and not with activation order, where the factors of a step take registers.
   weights.holds_two_strips = descriptor.bits == 4 && !descriptor.activation_order;
+}
+
+/// Blocks of few columns have a table of scales and zeros with a copy for each of the four lanes that look up different
+/// groups: see templates/weight_format/w4_activation_order.cuh.
+void add_table(gemm::mma_sync::Weights& weights, const W4a16Gemm& descriptor) {
+  constexpr int kCopies = 4;
+  weights.group_row_bytes = kCopies * descriptor.tile_n * (stores_zeros(descriptor) ? 3 : 2);
 }
 
 }  // namespace
@@ -129,6 +145,7 @@ gemm::mma_sync::Weights mma_sync_weights(const W4a16Gemm& descriptor) {
   if (has_words_by_n(descriptor)) weights.fragments = {"ldmatrix.x4", "ldmatrix.x4.trans"};
   weights.copy_bytes = descriptor.alignment;
   count_registers(weights, descriptor);
+  if (descriptor.activation_order && is_narrow(descriptor)) add_table(weights, descriptor);
   // Stages of bytes are twice as large: a second block is worth more than a third stage.
   weights.fewest_stages = descriptor.bits == 8 ? 2 : 3;
   weights.most_merged_tiles = most_merged_tiles(descriptor);

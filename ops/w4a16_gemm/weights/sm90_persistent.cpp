@@ -93,8 +93,9 @@ double cost_of_groups(int group_size) {
 /// the time between a warpgroup's products does.
 PersistentTimes times_of_words(const W4a16Gemm& descriptor) {
   const double rows = descriptor.tile_m;
-  const double groups = cost_of_groups(descriptor.group_size);
-  const double slab = std::max(0.45, 0.325 + 0.00117 * rows);
+  const double groups = descriptor.activation_order ? 1 : cost_of_groups(descriptor.group_size);
+  const double slab = descriptor.activation_order ? std::max(0.66, 0.3 + 0.0026 * rows)  // looking up takes long
+                                                  : std::max(0.45, 0.325 + 0.00117 * rows);
   return {.slab = groups * slab,
           .full_slab = groups * std::max(slab, 0.00277 * rows),
           .epilogue = 0.4 + 0.0065 * rows,
@@ -115,7 +116,18 @@ PersistentTimes times_of_dense_weights(double rows) {
           .partial = 0.004 * rows};
 }
 
+/// A row of the table of scales and zeros: see templates/weight_format/w4_ordered_operand.cuh.
+int group_row_bytes(const W4a16Gemm& descriptor) {
+  constexpr int kSkewBytes = 32;
+  return (stores_zeros(descriptor) ? 4 : 2) * persistent_lanes::kBlockFeatures + kSkewBytes;
+}
+
 gemm::Role role_of_words(const W4a16Gemm& descriptor) {
+  if (descriptor.activation_order) {
+    return {"weight_format/w4_ordered_operand.cuh",
+            fmt::format("cubit::W4OrderedOperand<Element, word_stage, {}, {}, {}, kTableAt>", descriptor.is_gated(),
+                        stores_zeros(descriptor), zero_offset(descriptor))};
+  }
   const char* const type = has_words_by_n(descriptor) ? "cubit::W4OperandByN" : "cubit::W4OperandByK";
   return {"weight_format/w4_register_operand.cuh",
           fmt::format("{}<Element, word_stage, {}, {}, {}, {}>", type, descriptor.is_gated(), descriptor.group_size,
@@ -131,6 +143,10 @@ gemm::sm90_persistent::Weights packed_weights(const W4a16Gemm& descriptor) {
                                                : staging_accesses<persistent_lanes::FeaturesByK>(descriptor);
   weights.role = role_of_words(descriptor);
   weights.times = times_of_words(descriptor);
+  if (descriptor.activation_order) {
+    weights.group_row_bytes = group_row_bytes(descriptor);
+    weights.index_bytes = 4 * persistent_lanes::kSlabK;
+  }
   weights.fragments = {"wgmma.m64k16 A, 16-bit", "wgmma.m64n8 D, 32-bit"};
   if (has_words_by_n(descriptor)) weights.fragments.push_back("ldmatrix.x4.trans");
   weights.stride_rule =

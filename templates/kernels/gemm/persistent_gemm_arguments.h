@@ -37,4 +37,10 @@ struct PersistentGemmArguments {
   float* partials;  // [clusters][2 blocks][tokens / 8 of a tile][kConsumerWarps][32 lanes][4]
 };
 
+/// With activation order.
+struct PersistentOrderedArguments : PersistentGemmArguments {
+  const unsigned* g_idx;  // [k] group of each k
+  int k;
+};
+
 }  // namespace cubit

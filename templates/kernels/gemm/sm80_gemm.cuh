@@ -40,7 +40,8 @@
 // Several layers: tiles are counted layer by layer (tile_columns.cuh), and the copies of a tile read the tensors of the
 // layer that has the tile's columns (weight_format/packed_layers.cuh).
 //
-// Activation order: stages have no scales and zeros, and no group ends within the loop; see w4_activation_order.cuh.
+// Activation order: stages have the groups of their values along k in the place of scales and zeros, and no group ends
+// within the loop; see w4_activation_order.cuh.
 //
 // Overlapping launches: the kernel waits for the preceding kernel of the stream before it reads anything. The next
 // kernel may begin when a block has finished the main loop of its first work tile.
@@ -221,45 +222,106 @@ __device__ __forceinline__ void multiply_half_steps(Sums& sums, uint32 stage, co
   }
 }
 
-/// products += the products of stage `index`, whose operands are dequantised for a whole step, as sums of several
-/// terms.
+/// products += the products of one step and one strip, whose weights have their own scales and zeros.
 template <class Dequantised>
-__device__ __forceinline__ void multiply_dequantised(const Arguments& args, int column_tile, uint32 stage,
-                                                     const WarpPlaces& places, int index, Products& products) {
-#pragma unroll 1
-  for (int step = 0; step < kStageSteps; ++step) {
-    typename Dequantised::Groups groups;
-    Dequantised::load_groups(groups, args, index, step);
+__device__ __forceinline__ void multiply_dequantised_strip(RowProducts (&products)[kRowTiles], uint32 stage, int step,
+                                                           const WarpPlaces& places, int strip,
+                                                           const typename Dequantised::Factors& factors) {
+  typename Dequantised::Words words;
+  Dequantised::load_words(words, stage, places.words[strip], step);
+  uint32 a[4][4];  // [column][pair of values along k]
+  Dequantised::dequantise(a, words, factors);
 #pragma unroll
-    for (int strip = 0; strip < kWarpStrips; ++strip) {
-      // Lanes whose columns do not exist use the scales and zeros of column 0.
-      const int column = max(0, strip_column(args, column_tile, WarpPlaces::first_strip() + strip));
-      typename Dequantised::Words words;
-      Dequantised::load_words(words, stage, places.words[strip], step);
-      constexpr int kTerms = Dequantised::kTerms;
-      uint32 a[kTerms][4][4];  // [term][column][pair of values along k]
-      Dequantised::dequantise(a, words, args, groups, column);
+  for (int t = 0; t < kRowTiles; ++t) {
+    uint32 b[4];
+    Activations::load(b, stage + plan::kActivationsAt, places.activations, t, step);
 #pragma unroll
-      for (int t = 0; t < kRowTiles; ++t) {
-        uint32 b[4];
-        Activations::load(b, stage + plan::kActivationsAt, places.activations, t, step);
-#pragma unroll
-        for (int item = 0; item < 4 * kTerms; ++item) {  // per tile of 16 columns: the terms of two products
-          const int tile = item / (2 * kTerms);
-          const int j = item % 2 * 2;
-          const auto& low = a[item / 2 % kTerms][2 * tile];
-          const auto& high = a[item / 2 % kTerms][2 * tile + 1];
-          const uint32 operand[4] = {low[j], high[j], low[j + 1], high[j + 1]};
-          plan::Product::multiply(products[strip][t][tile], operand, b[j], b[j + 1]);
-        }
-      }
+    for (int item = 0; item < 4; ++item) {  // per tile of 16 columns: two products
+      const int tile = item / 2;
+      const int j = item % 2 * 2;
+      const auto& low = a[2 * tile];
+      const auto& high = a[2 * tile + 1];
+      const uint32 operand[4] = {low[j], high[j], low[j + 1], high[j + 1]};
+      plan::Product::multiply(products[t][tile], operand, b[j], b[j + 1]);
     }
   }
 }
 
+/// Products of stages whose weights have their own scales and zeros: see w4_activation_order.cuh. The object is made
+/// before the first stage of a work tile is multiplied.
+template <class Dequantised>
+class DequantisedStages {
+ public:
+  /// `table`: address of the table of scales and zeros, which fill_table() fills.
+  __device__ __forceinline__ DequantisedStages(const Arguments& args, const WorkTile& work_tile, uint32 table)
+      : args_(args), work_tile_(work_tile), table_(table), has_table_(Dequantised::has_table(args)) {}
+
+  /// All threads of the block call the function once per work tile.
+  __device__ __forceinline__ void fill_table() const {
+    if constexpr (Dequantised::kTableBytes > 0) {
+      if (has_table_) {
+        Dequantised::fill_table(args_, table_, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
+                                [&](int place) { return weight_column(args_, work_tile_.column_tile, place); });
+      }
+      __syncthreads();
+    }
+  }
+
+  /// products += the products of the stage at address `stage`.
+  __device__ __forceinline__ void multiply(Products& products, uint32 stage, const WarpPlaces& places) const {
+    if (Dequantised::kTableBytes > 0 && has_table_) {
+      multiply_steps<true>(products, stage, places);
+    } else {
+      multiply_steps<false>(products, stage, places);
+    }
+  }
+
+ private:
+  template <bool kFromTable>
+  __device__ __forceinline__ void multiply_steps(Products& products, uint32 stage, const WarpPlaces& places) const {
+#pragma unroll(kIntraBlockSplitK ? 2 : 1)
+    for (int step = 0; step < kStageSteps; ++step) {
+      typename Dequantised::Groups groups;
+      Dequantised::load_groups(groups, args_, stage + plan::kScalesAt, step);
+#pragma unroll
+      for (int strip = 0; strip < kWarpStrips; ++strip) {
+        typename Dequantised::Factors factors;
+        if constexpr (kFromTable) {
+          Dequantised::look_up_factors(factors, groups, table_, WarpPlaces::first_strip() + strip);
+        } else {
+          // Lanes whose columns do not exist use the scales and zeros of column 0.
+          const int column = max(0, strip_column(args_, work_tile_.column_tile, WarpPlaces::first_strip() + strip));
+          Dequantised::load_factors(factors, groups, args_, column);
+        }
+        multiply_dequantised_strip<Dequantised>(products[strip], stage, step, places, strip, factors);
+      }
+    }
+  }
+
+  const Arguments& args_;
+  const WorkTile& work_tile_;
+  uint32 table_;
+  bool has_table_;
+};
+
+/// For weights that are not dequantised before their product.
+struct NoDequantisedStages {
+  __device__ __forceinline__ NoDequantisedStages(const Arguments&, const WorkTile&, uint32) {}
+  __device__ __forceinline__ void fill_table() const {}
+  __device__ __forceinline__ void multiply(Products&, uint32, const WarpPlaces&) const {}
+};
+template <class Operand, bool kDequantises>
+struct ChooseDequantisedStages {
+  using Type = NoDequantisedStages;
+};
+template <class Operand>
+struct ChooseDequantisedStages<Operand, true> {
+  using Type = DequantisedStages<Operand>;
+};
+
 /// Main loop: adds the products of all stages of a work tile to `sums`.
 __device__ __forceinline__ void multiply_stages(const Arguments& args, const WorkTile& work_tile, uint32 stages,
-                                                Sums& sums) {
+                                                uint32 table, Sums& sums) {
   using Copies = plan::Copies;
   using Scaling = plan::Scaling;
   constexpr uint32 kZeros = RingBlock::kZerosAt;
@@ -271,6 +333,7 @@ __device__ __forceinline__ void multiply_stages(const Arguments& args, const Wor
     RingBlock::sync();  // no thread reads the factors of the previous work tile any more
     fetcher.copy_whole_factors(whole_factors);
   }
+  typename ChooseDequantisedStages<Weights, Weights::kDequantises>::Type dequantised(args, work_tile, table);
   Products whole = {};
   // One loop fills and drains the pipeline: stage `ahead` is fetched while stage `ahead - kAhead` is multiplied.
   int fill = 0;
@@ -285,10 +348,13 @@ __device__ __forceinline__ void multiply_stages(const Arguments& args, const Wor
     if (ahead < work_tile.last) fetcher.fetch(stages + fill * plan::kStageBytes);
     Copies::close();
     fill = fill + 1 == plan::kStages ? 0 : fill + 1;  // the stage that is filled next is the stage in use now
+    if constexpr (Weights::kDequantises) {
+      if (ahead == work_tile.first + Copies::kAhead - 1) dequantised.fill_table();  // behind the first copies
+    }
     if (ahead - Copies::kAhead < work_tile.first) continue;
     const uint32 stage = settled(stages + fill * plan::kStageBytes);
     if constexpr (Weights::kDequantises) {
-      multiply_dequantised<Weights>(args, work_tile.column_tile, stage, places, ahead - Copies::kAhead, whole);
+      dequantised.multiply(whole, stage, places);
     } else if constexpr (!Scaling::kScalesGroups) {
       multiply_group(whole, stage, whole_factors + kZeros, places, 0);
     } else if constexpr (kHalvesSteps) {
@@ -326,7 +392,8 @@ extern "C" __global__ void __launch_bounds__(plan::kPartitionsK* plan::kWarps * 
 #pragma unroll 1
   do {
     Sums sums = {};
-    multiply_stages(args, work_tile, stages + (kIntraBlockSplitK ? warp_index() * plan::kRingBytes : 0), sums);
+    multiply_stages(args, work_tile, stages + (kIntraBlockSplitK ? warp_index() * plan::kRingBytes : 0),
+                    stages + plan::kPartitionsK * plan::kRingBytes, sums);
     allow_next_kernel();
     finish_work_tile(args, scheduler, work_tile, stages, sums);
   } while (scheduler.next(work_tile));

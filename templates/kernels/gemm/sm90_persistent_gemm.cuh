@@ -25,6 +25,7 @@
 // Shared memory:
 //   stages { activations | weights }
 //   kStagingAt   two staging tiles of outputs per consumer warpgroup (staged_epilogue.cuh)
+//   kTableAt     with activation order, scales and zeros of the block's features (w4_ordered_operand.cuh)
 //   kBarriersAt  two mbarriers per stage, `full` and `empty`, then the mbarriers of the exchange
 //
 // Who waits for whom:
@@ -121,8 +122,8 @@ struct BlockWork {
 __device__ __forceinline__ void load_weights(const Arguments& args, Ring ring, StagePlace place, Tile features,
                                              int slab) {
   const uint32 full = ring.full(place);
-  expect_bytes(full, plan::Activations::kBytes + plan::Weights::kBytes);
   plan::Weights::load_stage(args, args.weight_map, ring.weights(place), features, slab, full);
+  expect_bytes(full, plan::Activations::kBytes + plan::Weights::stage_bytes(args, slab));
 }
 
 /// Starts the copies of the weights of the first stages, which nobody has used yet. Returns the number of stages.
@@ -189,7 +190,7 @@ class Consumer {
 
   /// Sets `sums` to the products of slabs `first` to `end` - 1 of a tile; there is at least one slab.
   __device__ __forceinline__ void multiply(const Arguments& args, Tile features, int first, int end, Sums& sums) {
-    plan::Weights weights(args, features, first);
+    plan::Weights weights(args, features, first, ring_.base);
     Words words[kWordSets];
     previous_ = ahead_;
     current_ = ahead_;

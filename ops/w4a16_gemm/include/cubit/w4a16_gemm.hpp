@@ -41,10 +41,10 @@ struct W4a16Gemm {
   /// 224, 160, 128 and 96. 0 ("auto"): those of a set.
   int tile_n = 0;
   /// g_idx names the group of each k. Not for awq and dense, and not if one group has all of k. Every weight is
-  /// dequantised before its product, as the sum of two numbers of type `element`. With activation_order and fp16, the
-  /// magnitude of scale · (q - zero) must therefore not exceed 65504, otherwise outputs are NaN; scales up to 4094
-  /// (bits=8: 255) are safe. With activation_order an infinite activation gives NaN, because the second number may be
-  /// 0.
+  /// dequantised before its product: scale · (q - zero) is rounded once to a number of type `element`. With fp16 the
+  /// magnitude of scale · (q - zero) must therefore not exceed 65504, otherwise outputs are infinite or NaN. Scales up
+  /// to 4094 (bits=8: 255) are safe. Where weights need not be rounded, convert a checkpoint by
+  /// --sort-activation-order.
   bool activation_order = false;
   GemmFunction function = GemmFunction::none;
   bool bias = false;
