@@ -40,6 +40,10 @@ def invariant(n: int, k: int) -> Callable[[dict], bool]:
                          (case["sizes"]["n"], case["sizes"]["k"]) == (n, k))
 
 
+def ordered(n: int, is_ordered: bool) -> Callable[[dict], bool]:
+    return lambda case: case["sizes"]["n"] == n and ("activation_order" in case["descriptor"]) == is_ordered
+
+
 INT4 = "kv=int4_rows,groups=4"
 SHAPES = [(4096, 4096), (8192, 8192), (28672, 8192), (8192, 28672), (16384, 16384)]
 CACHES = {"bf16": "", "int8_split": ",kv=int8_split", "fp8_e4m3": ",kv=fp8_e4m3", "int4_rows, 4 groups": f",{INT4}",
@@ -133,6 +137,11 @@ TABLES = [
            case["descriptor"] in (f"w4a16_gemm:{fields}tile_m=8,tile_n=64", f"w4a16_gemm:{fields}tile_n=64")
            for name, fields in MULTIPLIED.items()},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16)]),
+    Table("docs/operators/w4a16_gemm.md", "| activation order | M=1 | M=16 | M=64 | M=256 | M=1024 |",
+          "w4a16_gemm/w4a16_gemm_order_h200.json",
+          {f"{n}², {name}": ordered(n, is_ordered) for n in (4096, 8192)
+           for name, is_ordered in (("none", False), ("`g_idx` as stored", True))},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64, 256, 1024)]),
     Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=1 | M=16 | M=64 |", "w4a16_gemm/w4a16_gemm_h200.json",
           {"default": sized(8192, 8192), "`batch_invariant=true`": invariant(8192, 8192)},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64)]),
