@@ -391,7 +391,8 @@ class W8a8GemmKernel(Kernel):
         None = ..., activation_zeros: Tensor | None = ..., weight_sums: Tensor | None = ..., output_scale: Tensor |
         None = ..., second_scale: Tensor | None = ..., bias: Tensor | None = ..., residual: Tensor | None = ...,
         output: Tensor | None = ..., second_output: Tensor | None = ..., m: int | None = ..., n: int | None = ..., k:
-        int | None = ..., decomposition: int | None = ..., splits: int | None = ..., out: Any = ...,
+        int | None = ..., decomposition: int | None = ..., splits: int | None = ..., constant_weights: int | None =
+        ..., out: Any = ...,
     ) -> Any:
         """8-bit activations times 8-bit weights, int8 or e4m3, with scales per token and per channel.
 
@@ -412,6 +413,8 @@ class W8a8GemmKernel(Kernel):
         decomposition: int32: a cubit_w8a8_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4
             split-K by atomics, which needs atomic_splits=true
         splits: int32: split-K factor, for tuning, at most 256
+        constant_weights: int32: 1: no kernel before this launch writes the weights, so that an overlapping launch
+            may copy them at once
         """
 
 def w8a8_gemm(*, element: Literal["int8", "fp8_e4m3"] = ..., output: Literal["fp16", "bf16", "int32", "int8",
