@@ -56,6 +56,9 @@ APPENDED = {
     "kv=int8_split,rotary=half_split": "kv=int8_split,rotary=half_split", "kv=fp8_e4m3": "kv=fp8_e4m3",
     "kv=fp8_e5m2": "kv=fp8_e5m2", "kv=fp8_e4m3,scales=tensor": "kv=fp8_e4m3,scales=tensor",
 }
+BYTES = [*((n, "int8 to fp16", "") for n in (1920, 4096, 8192)),
+         *((8192, name, name.replace(" ", "")) for name in ("output=int32", "output=int8", "element=fp8_e4m3",
+                                                            "element=fp8_e4m3, accumulate=promoted"))]
 GATHERED = {"bf16": "", "kv=fp16,output=fp16": "kv=fp16,output=fp16", "kv=int4_rows": "kv=int4_rows", INT4: INT4,
             f"{INT4},cache=paged": f"{INT4},cache=paged", "kv=int8_split": "kv=int8_split",
             "kv=fp8_e4m3": "kv=fp8_e4m3"}
@@ -145,6 +148,15 @@ TABLES = [
     Table("docs/operators/w4a16_gemm.md", "| 8192 × 8192 | M=1 | M=16 | M=64 |", "w4a16_gemm/w4a16_gemm_h200.json",
           {"default": sized(8192, 8192), "`batch_invariant=true`": invariant(8192, 8192)},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64)]),
+    Table("docs/operators/w8a8_gemm.md", "| N = K, fields | M = 1 | M = 16 | M = 64 | M = 256 | M = 2048 |", "w8a8_gemm_h200.json",
+          {f"{n}, {name}": lambda case, n=n, fields=fields: case["sizes"]["n"] == n and of("w8a8_gemm", fields)(case)
+           for n, name, fields in BYTES},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64, 256, 2048)]),
+    Table("docs/operators/w8a8_gemm.md", "| `constant_weights` | M=1 | M=16 | M=64 | M=128 | M=256 |",
+          ["w8a8_gemm_overlap_h200.json", "w8a8_gemm_constant_weights_h200.json"],
+          {row: lambda case, word=word: word in case["file"] and case["sizes"]["n"] == 8192
+           for row, word in (("0", "overlap"), ("1", "constant_weights"))},
+          [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64, 128, 256)]),
     Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",
           "kv_append_h200.json", {name: of("kv_append", fields) for name, fields in APPENDED.items()},
           [called("prefill"), called("decode")]),
@@ -166,7 +178,8 @@ def quoted(case: dict, cell: str) -> str:
 def wrong_cells(root: Path, table: Table) -> Iterator[str]:
     lines = (root / table.page).read_text(encoding="utf-8").splitlines()
     files = [table.results] if isinstance(table.results, str) else table.results
-    cases = [case for file in files for case in json.loads((root / "bench/results" / file).read_text(encoding="utf-8"))]
+    cases = [{**case, "file": file} for file in files
+             for case in json.loads((root / "bench/results" / file).read_text(encoding="utf-8"))]
     source = " and ".join(files)
     if table.heading not in lines:
         yield f"{table.page}: no table begins with {table.heading}"
