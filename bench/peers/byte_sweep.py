@@ -47,7 +47,7 @@ class ByteGemmArguments(ctypes.Structure):
                 *((name, ctypes.c_void_p) for name in ("activations", "weights", "activation_scales", "weight_scales",
                                                        "output_scale", "bias", "residual", "output")),
                 *((name, ctypes.c_int64) for name in ("activation_stride", "residual_stride", "output_stride")),
-                *((name, ctypes.c_int32) for name in ("m", "n", "k", "decomposition", "splits", "reserved")),
+                *((name, ctypes.c_int32) for name in ("m", "n", "k", "decomposition", "splits", "constant_weights")),
                 *((name, ctypes.c_void_p) for name in ("activation_zeros", "weight_sums", "second_scale",
                                                        "second_output")),
                 ("second_stride", ctypes.c_int64)]

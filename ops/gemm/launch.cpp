@@ -2,6 +2,8 @@
 // nothing.
 #include "ops/gemm/launch.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -41,10 +43,13 @@ bool has_few_groups(const BlockPlan& block, const Problem& problem) {
 
 ScheduledLaunch schedule_launch(const BlockPlan& block, const Problem& problem, const runtime::DeviceFacts& device) {
   check_sizes(block.descriptor, problem.m, problem.n, problem.k);
-  require_argument(has_few_groups(block, problem), "groups",
-                   "a block keeps the scales and zeros of all groups in shared memory, which has room for fewer; "
-                   "tile_m=8, 16 and 32 take any number",
-                   groups_of(block, problem));
+  if (!has_few_groups(block, problem)) {
+    const std::string rule = fmt::format(
+        "a block keeps the scales and zeros of all groups in shared memory, which has room for {} groups; tile_m=8, 16 "
+        "and 32 and family=sm80 take any number",
+        block.most_groups);
+    require_argument(false, "groups", rule.c_str(), groups_of(block, problem));
+  }
   return {problem, choose_schedule(block, problem, device)};
 }
 

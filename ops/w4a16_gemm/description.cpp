@@ -105,8 +105,4 @@ gemm::Schedule choose_schedule(const gemm::BlockPlan& block, const cubit_w4a16_g
   return gemm::choose_schedule(block, problem_of({}, arguments), device);
 }
 
-bool serves_sizes(const gemm::BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments) {
-  return gemm::serves_sizes(block, problem_of({}, arguments));
-}
-
 }  // namespace cubit::ops::w4a16_gemm

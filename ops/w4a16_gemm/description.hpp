@@ -29,6 +29,5 @@ void check_tensors(const W4a16Gemm& descriptor, const cubit_w4a16_gemm_arguments
 /// These functions call the functions of the same names in ops/gemm, for launches of one layer.
 gemm::Schedule choose_schedule(const gemm::BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments,
                                const runtime::DeviceFacts& device);
-bool serves_sizes(const gemm::BlockPlan& block, const cubit_w4a16_gemm_arguments& arguments);
 
 }  // namespace cubit::ops::w4a16_gemm

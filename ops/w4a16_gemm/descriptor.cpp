@@ -36,9 +36,9 @@ std::vector<Field<W4a16Gemm>> make_fields() {
           {{"fp16", Element::fp16}, {"bf16", Element::bf16}}),
       gemm::tile_m_field(&Descriptor::tile_m, kTileRows),
       gemm::tile_n_field(&Descriptor::tile_n, kTileColumns),
-      flag_or_number_field<Descriptor>("activation_order",
-                                       "whether g_idx names the group of each input feature; several times slower",
-                                       &Descriptor::activation_order),
+      flag_or_number_field<Descriptor>(
+          "activation_order", "whether g_idx names the group of each input feature; 1.4 to 2.1 times slower on sm_90a",
+          &Descriptor::activation_order),
       gemm::function_field(&Descriptor::function),
       gemm::bias_field(&Descriptor::bias),
       gemm::residual_field(&Descriptor::residual),

@@ -41,7 +41,7 @@ constexpr Tile kUntimed[] = {{8, 256}, {16, 256}, {32, 256}, {64, 256}};
 std::span<const Tile> timed_tiles(const W4a16Gemm& set, const codegen::Architecture& architecture) {
   if (set.is_dense()) return kDense;
   if (set.bits == 8) return kOf8Bits;
-  if (architecture.wgmma && set.activation_order) return kOrdered;
+  if (architecture.wgmma && set.activation_order && set.layers == 1) return kOrdered;
   if (!architecture.wgmma || set.group_size == 16 || set.layers > 1) return kOfOthers;
   if (set.is_gated()) return kGated;
   return has_words_by_n(set) ? std::span<const Tile>(kByN) : std::span<const Tile>(kByK);

@@ -62,8 +62,10 @@ ArgumentTable make_table() {
           .optional("0, cubit decides"),
       number("splits", "int32", CUBIT_MEMBER(splits), "split-K factor, for tuning, at most 256")
           .optional("0, cubit decides"),
-      number("constant_weights", "int32", CUBIT_MEMBER(constant_weights),
-             "1: no kernel before this launch writes the weights, so that an overlapping launch may copy them at once")
+      number(
+          "constant_weights", "int32", CUBIT_MEMBER(constant_weights),
+          "1: no kernel that may still run when this launch begins writes the weights, so an overlapping launch copies "
+          "them at once")
           .optional("0")};
   return {"cubit_w8a8_gemm_arguments", sizeof(Struct), std::move(list)};
 }

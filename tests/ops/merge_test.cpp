@@ -246,18 +246,18 @@ TEST(MergeProblem, RefusesByName) {
       [](Given& t, Numbers&) {
         t[0].shape = {12, 8};
       },
-      "tensor partial_outputs [12, 8]: it must have the dimensions [parts, ..., heads, head_dim]");
+      "tensor partial_outputs [12, 8]: it must have the dimensions [parts, rows..., heads, head_dim]");
   refused(
       [](Given& t, Numbers&) {
         t[0].shape = {3, 1, 2, 16};
       },
-      "tensor partial_outputs [3, 1, 2, 16]: it must have the dimensions [parts, ..., heads, head_dim]; accepted "
+      "tensor partial_outputs [3, 1, 2, 16]: it must have the dimensions [parts, rows..., heads, head_dim]; accepted "
       "beside the other tensors: [3, 1, 2, 8]");
   refused(
       [](Given& t, Numbers&) {
         t[1].shape = {2, 2, 3};
       },
-      "tensor partial_lse [2, 2, 3]: it must have the dimensions [parts, ..., heads]; accepted beside the other "
+      "tensor partial_lse [2, 2, 3]: it must have the dimensions [parts, rows..., heads]; accepted beside the other "
       "tensors: [3, 2, 2]");
   refused([](Given& t, Numbers&) { t[0].shape[0] = t[1].shape[0] = 0; }, "parts = 0: it must be from 1 to 2147483644");
   refused(

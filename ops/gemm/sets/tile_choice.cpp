@@ -55,7 +55,7 @@ ChoiceKey TileChoice::key(const Problem& problem) {
   const auto number = [](int value, int most) { return value >= 0 && value <= most ? value : most + 1; };
   const int decomposition = number(static_cast<int>(problem.decomposition), static_cast<int>(kMostDecomposition));
   constexpr int kMostGroups = 1 << 17;  // more than any block's most_groups
-  const int groups = std::min(problem.groups, kMostGroups);
+  const int groups = number(problem.groups, kMostGroups);
   const int tuning = 8192 * groups + 1024 * decomposition + 2 * number(problem.splits, kMostSplits);
   return {both(problem.m, problem.n), both(problem.k, problem.more_columns[0]),
           both(tuning + (problem.activation_stride == 0 ? 1 : 0), problem.more_columns[1])};

@@ -56,7 +56,8 @@ typedef struct cubit_w4a16_gemm_arguments {
   const void* qweight;       /* int32 words of the format, for k x n weights; NULL for format=dense */
   const void* qzeros;        /* int32 [groups, n / 8], for bits=8 n / 4; NULL for format=symmetric, dense */
   const void* scales;        /* fp16 [groups, n], groups = ceil(k / group size); NULL for format=dense */
-  const int32_t* g_idx;      /* activation_order=true: [k] group of each k, clamped to the groups; else not used */
+  const int32_t* g_idx;      /* activation_order=true: [k] group of each k; a number that is no group, negative ones
+                              * too, means the last group. Else not used */
   const void* bias;          /* [n] if the descriptor has a bias, else NULL */
   const void* residual;      /* as output if the descriptor has a residual, else NULL; may be the output */
   void* output;              /* [m, n]; with function=silu_gate [m, n / 2]. Several layers: [m, n + n_2 + n_3], or with

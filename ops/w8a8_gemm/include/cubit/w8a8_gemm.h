@@ -62,8 +62,8 @@ typedef struct cubit_w8a8_gemm_arguments {
   int32_t decomposition;     /* a cubit_w8a8_decomposition */
   int32_t splits;           /* for tuning, with split-K of both kinds: blocks that share k, at most 256, or at most 2 in
                               * family sm90_persistent. 0: cubit decides */
-  int32_t constant_weights; /* 1: a promise that no kernel before this launch writes weights. An overlapping launch
-                              * then copies weights before the kernel before it has finished. Else 0 */
+  int32_t constant_weights; /* 1: a promise that no kernel that may still run when this launch begins writes weights.
+                              * An overlapping launch then copies weights before it waits for its predecessor. Else 0 */
   const int32_t* activation_zeros; /* zero_points=true: of the shape of activation_scales; else NULL */
   const int32_t* weight_sums;      /* zero_points=true: [n], sum over k of weights[n, k], see <cubit/weight_sums.h>;
                                     * else NULL */
