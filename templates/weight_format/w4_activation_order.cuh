@@ -21,7 +21,7 @@
 //                                              `stage_groups` is the address of the groups of the stage's k
 //   Factors, load_factors(factors, groups, args, column)  scales and zeros of four neighbouring columns from `column`
 //                                              on, in all of these groups
-//   look_up_factors(factors, groups, args, table, strip)  the same from the table
+//   look_up_factors(factors, groups, table, strip)  the same from the table
 //   dequantise(operands, words, factors)       operands[column][j]: pair j holds the values along k of the activations'
 //                                              register j
 #pragma once

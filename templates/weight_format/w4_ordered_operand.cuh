@@ -53,7 +53,7 @@ class W4OrderedOperand {
     // Values beyond the end of k have group 0. The thread's arrival at `barrier` comes after these stores.
     for (uint32 i = group_bytes(args, slab); i < 4 * persistent_lanes::kSlabK; i += 4)
       store_shared_word(dst + kBytes + i, 0);
-    fence_async_proxy();  // later copies write there again
+    fence_async_proxy();  // orders these stores before later bulk copies to the same bytes
     copy_bytes(dst + kBytes, args.g_idx + slab * persistent_lanes::kSlabK, group_bytes(args, slab), barrier);
   }
   static __device__ __forceinline__ uint32 stage_bytes(const Arguments& args, int slab) {

@@ -17,8 +17,9 @@
 //                  +-----------+   begin args.n / 2 further on than the gate columns.
 //
 // With tile_n = 64 or 32 the block uses intra-block split-K instead: it computes all of k, and every warp has all
-// columns, its own slice of k and its own ring of stages. Warps do not synchronise in the main loop; they add their
-// partial sums in shared memory at the end. See intra_block_split_k.cuh.
+// columns, its own slice of k and its own ring of stages. In the main loop the warps do not wait for each other; they add
+// their partial sums in shared memory at the end. Before the loop all warps wait once if the block fills a table of
+// factors (w4_activation_order.cuh). See intra_block_split_k.cuh.
 //
 // Main loop: a stage is kStageK values along k. With packed weights, an mma operand is a 4-bit or 8-bit weight minus
 // its zero, which is exact. Within a quantisation group products accumulate in fp32. At the end of a group, sum +=
@@ -28,6 +29,7 @@
 //   stages { weights | activations | scales of the stage's groups | zeros of these groups }
 //   scales and zeros, if one group spans all of k
 //   sums of the up-projection columns, if the epilogue is gated
+//   table of factors of all groups, with activation order in blocks of few columns
 //
 // Who waits for whom:
 // - Copies::wait completes the thread's own copies of a stage. The __syncthreads that follows completes the copies of
