@@ -1,8 +1,8 @@
 // Tile scheduler for intra-block split-K in the mma.sync kernel (sm80_gemm.cuh), for blocks with few columns.
 //
 // Each warp of a block computes all rows and columns of the block's tile, for its own split-K slice, and has its own
-// ring of pipeline stages. In the main loop no warp waits for another. At the end the block adds the partial sums of its
-// warps in shared memory.
+// ring of pipeline stages. In the main loop no warp waits for another. At the end the block adds the partial sums of
+// its warps in shared memory.
 #pragma once
 
 #include "core/types.cuh"

@@ -41,7 +41,7 @@ class Numbers {
   std::mt19937 random_{1};
 };
 
-/// The kernels of a descriptor, of which each launch takes one.
+/// The kernels of a descriptor. Each launch takes one of them.
 class Kernels {
  public:
   Kernels(const std::string& text, const std::string& architecture) : text_(text + " for " + architecture) {

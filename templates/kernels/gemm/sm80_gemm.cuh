@@ -17,8 +17,8 @@
 //                  +-----------+   begin args.n / 2 further on than the gate columns.
 //
 // With tile_n = 64 or 32 the block uses intra-block split-K instead: it computes all of k, and every warp has all
-// columns, its own slice of k and its own ring of stages. In the main loop the warps do not wait for each other; they add
-// their partial sums in shared memory at the end. Before the loop all warps wait once if the block fills a table of
+// columns, its own slice of k and its own ring of stages. In the main loop the warps do not wait for each other. At the
+// end they add their partial sums in shared memory. Before the loop all warps wait once if the block fills a table of
 // factors (w4_activation_order.cuh). See intra_block_split_k.cuh.
 //
 // Main loop: a stage is kStageK values along k. With packed weights, an mma operand is a 4-bit or 8-bit weight minus
