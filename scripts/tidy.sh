@@ -1,8 +1,8 @@
 #!/bin/sh
 # clang-tidy on the host sources that ship (tests have the compiler's warnings).
-# scripts/tidy.sh: all of them, eight files as one translation unit, as the release build compiles them. Parsing headers is
-#   most of the work, so all files take a tenth of the time that they take one by one. Of the checks only
-#   misc-unused-alias-decls sees less: it looks at main files alone.
+# scripts/tidy.sh: all of them, up to eight files as one translation unit. Parsing headers is most of the work, so all files
+#   take a tenth of the time that they take one by one. Of the checks only misc-unused-alias-decls sees less: it looks at
+#   main files alone.
 # scripts/tidy.sh REGEX: the files whose paths match, one by one
 # Nothing is built but what headers include.
 set -eu
