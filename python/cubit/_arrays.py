@@ -1,12 +1,13 @@
 """Tensors of any framework: their facts, and new ones. No framework is imported here before the caller has it."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cubit._table import BYTES, NAMES, TYPES, Facts
 from cubit.errors import InvalidArgumentError
 
+JAX = ("jax", "jaxlib")
 CUDA_TYPES = (2, 13)  # kDLCUDA and kDLCUDAManaged
 
 
@@ -37,6 +38,14 @@ def device_of(name: str, tensor: Any) -> str:
     return f"cuda:{index}" if kind in CUDA_TYPES else "cpu"
 
 
+def refuse_jax(arguments: Iterable[tuple[str, Any]]) -> None:
+    """JAX has no stream that a launch could follow, and its arrays never change."""
+    for name, value in arguments:
+        if type(value).__module__.partition(".")[0] in JAX and device_of(name, value) != "cpu":
+            raise InvalidArgumentError(f"{name} is an array of JAX on a GPU", "a launch cannot follow the order of JAX",
+                                       "give arrays of CuPy, tensors of PyTorch, or arrays in host memory")
+
+
 def common_device(tensors: Mapping[str, Any]) -> str:
     """The device of all tensors."""
     devices = {name: device_of(name, tensor) for name, tensor in tensors.items()}
@@ -55,11 +64,9 @@ def new_like(example: Any, facts: Facts) -> Any:
     if framework == "torch":
         return example.new_empty(shape, dtype=getattr(sys.modules["torch"], name))
     if framework == "cupy":
-        return sys.modules["cupy"].empty(shape, dtype=numpy_type(facts.type))
-    if framework == "jax" or framework == "jaxlib":
-        numpy = sys.modules["jax"].numpy
-        return numpy.empty(shape, dtype=name, device=example.device)
-    raise InvalidArgumentError(f"tensors of {framework} on a GPU", "cubit allocates outputs for PyTorch, CuPy and JAX",
+        with example.device:
+            return sys.modules["cupy"].empty(shape, dtype=numpy_type(facts.type))
+    raise InvalidArgumentError(f"tensors of {framework} on a GPU", "cubit allocates outputs for PyTorch and CuPy",
                                "give the outputs by out=")
 
 
@@ -81,7 +88,7 @@ def from_numpy(example: Any, array: Any, type_: str) -> Any:
         torch = sys.modules["torch"]
         bits = array.view(f"u{BYTES[type_]}") if type_ in ("BF16", "F8_E4M3", "F8_E5M2") else array
         return torch.from_numpy(bits).view(getattr(torch, NAMES[type_]))
-    return sys.modules["jax"].numpy.asarray(array) if framework in ("jax", "jaxlib") else array
+    return sys.modules["jax"].numpy.asarray(array) if framework in JAX else array
 
 
 def numpy_type(type_: str) -> Any:

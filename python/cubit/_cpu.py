@@ -14,7 +14,7 @@ def launch(table: Table, architecture: str, tensors: dict[str, Any], numbers: di
     import numpy
 
     arrays = {name: to_numpy(tensor) for name, tensor in tensors.items()}
-    facts = {name: Facts(array.shape, type_of(name, array)) for name, array in arrays.items()}
+    facts = {name: Facts(array.shape, type_of(name, tensors[name])) for name, array in arrays.items()}
     plan = table.plan(facts, numbers, wanted)
     outputs = {name: arrays[name] if name in arrays else numpy.empty(one.shape, numpy_type(one.type))
                for name, one in plan.outputs.items()}

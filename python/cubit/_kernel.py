@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from cubit import _cpu, _launch, _library
-from cubit._arrays import common_device, facts_of, new_like
+from cubit._arrays import common_device, facts_of, new_like, refuse_jax
 from cubit._table import NAMES, Facts, Table, table
+from cubit.errors import InvalidArgumentError
 
 CPU_ARCHITECTURE = "sm_80"
 MOST_SHAPES = 4096
+PLAIN_NUMBERS = (int, float, type(None))
 
 
 Makers: TypeAlias = dict[str, Callable[[Any], Any] | None]
@@ -41,8 +43,7 @@ class Kernel:
         if device.startswith("cpu"):
             _library.kernel(self.descriptor, self.cpu_architecture)
             return self
-        kernel = _library.kernel(self.descriptor, _launch.architecture_of(device))
-        _library.call("cubit_kernel_prepare", kernel.pointer, _library.device(device).pointer)
+        _launch.prepared(self.descriptor, device)
         return self
 
     def __call__(self, *, out: Any = None, **arguments: Any) -> Any:
@@ -57,6 +58,8 @@ class Kernel:
                 out = _result(out)
             else:
                 arguments[self._out or self._one_output()] = out
+        if "jax" in sys.modules:
+            refuse_jax(arguments.items())
         launcher = self._launchers.get(tuple(arguments))  # the hot path: nothing is called but tvm-ffi
         try:
             if launcher is not None and not launcher.function(launcher.handle, 0, *arguments.values()):
@@ -69,18 +72,19 @@ class Kernel:
         if self._needed_outputs <= arguments.keys():
             return self._given(arguments) if self._launch(arguments) else self._call_slowly(arguments)
         kind: Any = type(first)
-        key = tuple([(name, value.shape, value.dtype) if isinstance(value, kind) else (name, value)
+        key = tuple([(name, value.shape, value.dtype) if isinstance(value, kind) else (name, type(value), value)
                      for name, value in arguments.items()])
         try:
             made = self._shapes.get(key)
         except TypeError:  # a list, for example, which is no tensor
             return self._call_slowly(arguments)
         if made is None:
+            if any(type(arguments.get(one.name, 0)) not in PLAIN_NUMBERS for one in self.table.numbers):
+                return self._call_slowly(arguments)  # the sizes may depend on a value that the key does not have
             made = self._plan_outputs(key, arguments)
         outputs = {name: arguments[name] if new is None else new(first) for name, new in made.items()}
         arguments.update(outputs)
-        self._launch(arguments)
-        return _result(outputs)
+        return _result(outputs) if self._launch(arguments) else self._call_slowly(arguments)
 
     def positional(self, *names: str) -> Callable[..., None]:
         """A function that takes the arguments of these names, outputs included, by position: the fastest call on a GPU.
@@ -92,10 +96,15 @@ class Kernel:
         function, handle = launcher.function, launcher.handle
 
         def launch(*values: Any) -> None:
+            if "jax" in sys.modules:
+                refuse_jax(zip(names, values, strict=False))
             if function(handle, 0, *values) and not launcher.launch(values):
-                raise self.table.reject("an argument", "it is neither a tensor nor a number")
+                raise self._wrong_value()
 
         return launch
+
+    def _wrong_value(self) -> InvalidArgumentError:
+        return self.table.reject("an argument", "it is neither a tensor nor a number", "give tensors and numbers")
 
     def _launcher_of(self, arguments: Mapping[str, Any]) -> _launch.Launcher:
         names = tuple(arguments)
@@ -148,7 +157,8 @@ class Kernel:
         made = self.table.plan(facts, numbers, wanted, is_symbolic=True).outputs
         example = next(iter(tensors.values()))
         outputs = {name: tensors[name] if name in tensors else new_like(example, one) for name, one in made.items()}
-        self._launch({**tensors, **numbers, **outputs})
+        if not self._launch({**tensors, **numbers, **outputs}):
+            raise self._wrong_value()
         return _result(outputs)
 
 
@@ -165,7 +175,7 @@ def _result(outputs: dict[str, Any]) -> Any:
 def _number(about: Table, name: str, value: Any) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise about.reject(f"{name} = {value!r}", "the argument is a number", f"give {about.by_name[name].types}")
-    return int(value) if about.by_name[name].types != "float" else float(value)
+    return float(value) if about.by_name[name].types == "float" else about.whole(name, value)
 
 
 def get(descriptor: str, *, cpu_architecture: str = CPU_ARCHITECTURE) -> Kernel:

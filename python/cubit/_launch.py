@@ -6,6 +6,7 @@ combination, and a workspace for a stream that has none.
 
 import ctypes
 import json
+import sys
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -58,6 +59,23 @@ def architecture_of(device: str) -> str:
     return str(json.loads(described.value or b"{}")["architecture"])
 
 
+_prepared: dict[tuple[str, str], _library.Handle] = {}
+
+
+def prepared(descriptor: str, device: str) -> _library.Handle:
+    """The kernel, loaded on the device. A stream of PyTorch that is being captured neither compiles nor loads one."""
+    kernel = _prepared.get((descriptor, device))
+    if kernel is None:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_current_stream_capturing():
+            raise errors.NotResidentError(descriptor, f"a captured launch needs a kernel that is prepared on {device}",
+                                          "call prepare, or the kernel, before the capture")
+        kernel = _library.kernel(descriptor, architecture_of(device))
+        _library.call("cubit_kernel_prepare", kernel.pointer, _library.device(device).pointer)
+        kernel = _prepared.setdefault((descriptor, device), kernel)
+    return kernel
+
+
 class Launcher:
     """The launches of one descriptor with the arguments of these names, in this order."""
 
@@ -108,8 +126,7 @@ class Launcher:
         name = common_device(tensors)
         plan = self.table.plan({one: facts_of(one, tensor) for one, tensor in tensors.items()}, numbers)
         device = _library.device(name)
-        kernel = _library.kernel(self.table.descriptor, architecture_of(name))
-        _library.call("cubit_kernel_prepare", kernel.pointer, device.pointer)
+        kernel = prepared(self.table.descriptor, name)
         filled = bytearray(plan.struct)
         for one in tensors:  # any address: the size of a workspace depends on which tensors are given
             offset = self.table.by_name[one].offset
@@ -135,8 +152,8 @@ def _add_workspace() -> None:
     memory.zero(stream)
     _library.call("cubit_device_synchronise", device.pointer, stream)
     _library.call("cubit_stream_destroy", device.pointer, stream)
-    _workspaces.append(memory)
     if not native.cubit_python_set_workspace(missing.device_id, ctypes.c_void_p(missing.stream), memory.pointer,
                                              ctypes.c_size_t(memory.size)):
         raise errors.UnsupportedError("the workspaces of this process", "cubit keeps one for each of 256 streams",
                                       "reuse streams")
+    _workspaces.append(memory)

@@ -7,14 +7,16 @@ folder, where the distribution cubit-kernels-cpu puts it. NVRTC is taken from NV
 import ctypes
 import importlib.util
 import os
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cubit import errors
 
 FOLDER = Path(__file__).parent / "lib"
+T = TypeVar("T")
 
 
 class _Error(ctypes.Structure):
@@ -33,6 +35,24 @@ class Launch(ctypes.Structure):
 
     _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_void_p), ("stream", ctypes.c_void_p),
                 ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t), ("overlap", ctypes.c_int)]
+
+
+def once(make: Callable[..., T]) -> Callable[..., T]:
+    """Makes one object for each combination of arguments. functools.cache is not enough: when several threads make the
+    first call, each thread gets an object of its own, and C code keeps the addresses of these objects."""
+    made: dict[tuple[Any, ...], T] = {}
+    locks: dict[tuple[Any, ...], threading.Lock] = {}
+
+    def get(*key: Any) -> T:
+        found = made.get(key)
+        if found is None:
+            with locks.setdefault(key, threading.Lock()):
+                found = made.get(key)
+                if found is None:
+                    found = made[key] = make(*key)
+        return found
+
+    return get
 
 
 @cache
@@ -89,14 +109,14 @@ def _nvrtc_of_wheel() -> bytes | None:
     return None
 
 
-@cache
+@once
 def engine() -> Handle:
     """The engine of this process, with the usual cache folder and the options of the environment."""
     options = _EngineOptions(ctypes.sizeof(_EngineOptions), None, _nvrtc_of_wheel())
     return Handle("cubit_engine_create", "cubit_engine_release", ctypes.byref(options))
 
 
-@cache
+@once
 def device(name: str) -> Handle:
     """An open device, "cuda:0" or "cpu:sm_80". Devices stay open until the process ends."""
     try:
@@ -107,7 +127,7 @@ def device(name: str) -> Handle:
         raise
 
 
-@cache
+@once
 def kernel(descriptor: str, architecture: str) -> Handle:
     """The kernel of a descriptor for an architecture, "sm_90a" or "cpu:sm_80"."""
     return Handle("cubit_engine_get", "cubit_kernel_release", engine().pointer, descriptor.encode(),

@@ -4,6 +4,7 @@ Nothing here knows an operator: names, types, shapes, strides and offsets come f
 """
 
 import json
+import operator
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -89,6 +90,16 @@ class Table:
     def reject(self, what: str, why: str, remedy: str = "") -> InvalidArgumentError:
         return InvalidArgumentError(f"{self.operator}: {what}", why, remedy)
 
+    def whole(self, name: str, value: Any) -> int:
+        """A whole number from an integer, or from a float or tensor of the same value."""
+        try:
+            return operator.index(value)
+        except TypeError:
+            number = float(value)
+        if number % 1 != 0:  # also of an infinity, and of what is not a number
+            raise self.reject(f"{name} = {number}", "the argument is a whole number", f"give {self.by_name[name].types}")
+        return int(number)
+
     def check_names(self, given: Mapping[str, Any]) -> None:
         for name in given:
             if name not in self.by_name:
@@ -119,7 +130,8 @@ class Table:
 
     def _infer(self, tensors: Mapping[str, Facts], numbers: Mapping[str, float]) -> dict[str, Any]:
         sizes: dict[str, Any] = dict(self.fixed)
-        sizes.update(numbers)
+        sizes.update({name: self.whole(name, value) if type(value) is float and self.by_name[name].types != "float" else
+                      value for name, value in numbers.items()})
         pairs = []
         for name, facts in tensors.items():
             shape = _sizes.dimensions(self.by_name[name].shape)
@@ -205,9 +217,10 @@ class Table:
             if value is None:
                 continue
             kind = FORMATS[one.types]
+            number = float(value) if kind == "<f" else self.whole(one.name, value)
             try:
-                struct.pack_into(kind, plan.struct, one.offset, float(value) if kind == "<f" else int(value))
-            except struct.error:
+                struct.pack_into(kind, plan.struct, one.offset, number)
+            except (struct.error, OverflowError):
                 raise self.reject(f"{one.name} = {value}", f"it does not fit into {one.types}") from None
         written: dict[int, tuple[str, int]] = {}
         for name, facts in tensors.items():
