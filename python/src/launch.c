@@ -169,6 +169,15 @@ static Workspace find_workspace(int32_t device_id, void* stream) {
   return found;
 }
 
+/* A launch that failed halfway may leave the workspace without its zeros, so the stream's next launch takes another. */
+static void forget_workspace(int32_t device_id, void* stream) {
+  pthread_mutex_lock(&workspace_lock);
+  for (size_t i = 0; i < workspace_count; ++i) {
+    if (workspaces[i].stream == stream && workspaces[i].device_id == device_id) workspaces[i].bytes = 0;
+  }
+  pthread_mutex_unlock(&workspace_lock);
+}
+
 static const DlTensor* tensor_of(const FfiAny* argument) {
   if (argument->type == FFI_DL_TENSOR) return argument->value.pointer;
   if (argument->type == FFI_TENSOR) return (const DlTensor*)((const char*)argument->value.pointer + FFI_OBJECT_HEADER);
@@ -256,7 +265,7 @@ static int add_plan(cubit_python_call* call, const Key* key, const cubit_python_
 }
 
 static int launch(cubit_python_call* call, const Key* key) {
-  unsigned char arguments[MOST_ARGUMENT_BYTES];
+  _Alignas(16) unsigned char arguments[MOST_ARGUMENT_BYTES];
   cubit_launch how = {.size = sizeof how};
   pthread_mutex_lock(&call->lock);
   const Plan* const plan = find_plan(call, key);
@@ -285,6 +294,7 @@ static int launch(cubit_python_call* call, const Key* key) {
     how.workspace_bytes = workspace.bytes;
   }
   const cubit_status status = cubit_kernel_launch(kernel, arguments, &how);
+  if (status == CUBIT_DEVICE_ERROR && workspace_bytes != 0) forget_workspace(device_id, how.stream);
   return status == CUBIT_OK ? LAUNCHED : LAUNCH_FAILED + (int)status;
 }
 
