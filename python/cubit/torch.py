@@ -14,7 +14,9 @@ import torch
 
 import cubit
 from cubit import _library
-from cubit._table import NAMES, TYPES, Facts, table
+from cubit._arrays import type_of
+from cubit._table import NAMES, Facts, table
+from cubit.errors import InvalidArgumentError
 
 __all__ = ["gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
 
@@ -71,8 +73,7 @@ class _Operator:
         named = self._named(given)
         about.check_names(named)
         tensors = {name: one for name, one in named.items() if isinstance(one, torch.Tensor)}
-        facts = {name: Facts(tuple(one.shape), TYPES[str(one.dtype).removeprefix("torch.")])
-                 for name, one in tensors.items()}
+        facts = {name: Facts(tuple(one.shape), type_of(name, one)) for name, one in tensors.items()}
         numbers = {name: one for name, one in named.items() if name not in tensors}
         planned = about.plan(facts, numbers, is_symbolic=True).outputs
         example = next(iter(tensors.values()))
@@ -105,7 +106,7 @@ def kv_append(descriptor: str, key: torch.Tensor, value: torch.Tensor, key_cache
 
 def quantize(x: torch.Tensor, output: str = "int8") -> tuple[torch.Tensor, torch.Tensor]:
     """Quantises the last dimension of `x` with one scale for each row. Returns codes and scales."""
-    codes, scales = _call("quantize")(f"quantize:output={output},input={_FIELDS[x.dtype]}", input=_rows(x))
+    codes, scales = _call("quantize")(f"quantize:output={output},input={_field(x)}", input=_rows(x))
     return codes.view(x.shape), scales.view(x.shape[:-1])
 
 
@@ -113,7 +114,7 @@ def w4a16_linear(x: torch.Tensor, qweight: torch.Tensor, scales: torch.Tensor, q
                  bias: torch.Tensor | None = None, g_idx: torch.Tensor | None = None, *, format: str = "gptq",
                  group_size: int = 128, bits: int = 4) -> torch.Tensor:
     """A linear layer with packed 4-bit or 8-bit weights as a GPTQ or AWQ checkpoint stores them."""
-    fields = [f"format={format}", f"bits={bits}", f"group_size={group_size}", f"element={_FIELDS[x.dtype]}"]
+    fields = [f"format={format}", f"bits={bits}", f"group_size={group_size}", f"element={_field(x)}"]
     fields += ["bias=true"] if bias is not None else []
     fields += ["activation_order=true"] if g_idx is not None else []
     made = _call("w4a16_gemm")("w4a16_gemm:" + ",".join(fields), activations=_rows(x), qweight=qweight, scales=scales,
@@ -127,10 +128,16 @@ def w8a8_linear(x: torch.Tensor, weight: torch.Tensor, weight_scales: torch.Tens
     rows of `x` are quantised to the type of the weights."""
     element = "int8" if weight.dtype == torch.int8 else "fp8_e4m3"
     codes, scales = quantize(_rows(x), element)
-    fields = [f"element={element}", f"output={_FIELDS[x.dtype]}"] + (["bias=true"] if bias is not None else [])
+    fields = [f"element={element}", f"output={_field(x)}"] + (["bias=true"] if bias is not None else [])
     made = _call("w8a8_gemm")("w8a8_gemm:" + ",".join(fields), activations=codes, weights=weight,
                               activation_scales=scales, weight_scales=weight_scales, bias=bias)[0]
     return made.view(*x.shape[:-1], made.shape[-1])
+
+
+def _field(x: torch.Tensor) -> str:
+    if x.dtype not in _FIELDS:
+        raise InvalidArgumentError(f"x is {x.dtype}", "the function takes float16 and bfloat16", "convert x")
+    return _FIELDS[x.dtype]
 
 
 def _rows(x: torch.Tensor) -> torch.Tensor:
