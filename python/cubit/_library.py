@@ -1,7 +1,8 @@
 """libcubit through ctypes: everything but the hot path of launches on a GPU.
 
 libcubit lies in the folder `lib` of this package. libcubit itself looks for libcubit_cpu, the CPU device, in its own
-folder, where the distribution cubit-kernels-cpu puts it. NVRTC is taken from NVIDIA's wheel if that is installed.
+folder, where the distribution cubit-kernels-cpu puts it. Where libcubit finds
+no NVRTC, that of NVIDIA's wheel is used.
 """
 
 import ctypes
@@ -9,6 +10,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,21 +100,32 @@ class Handle:
             self._release(self.pointer)
 
 
-def _nvrtc_of_wheel() -> bytes | None:
-    """The NVRTC of NVIDIA's wheel, unless the environment names one."""
-    if os.environ.get("CUBIT_NVRTC") or os.environ.get("CUBIT_NVRTC_DIR"):
-        return None
+def nvrtc_of_wheels() -> list[bytes]:
+    """The NVRTC libraries of NVIDIA's wheels that the driver takes, newest first. None if the user names a place."""
+    if any(os.environ.get(name) for name in ("CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH")):
+        return []
     spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for file in sorted(Path(folder).glob("*/lib/libnvrtc.so.1[0-9]"), reverse=True):
-            return str(file).encode()
-    return None
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    files = [file for folder in folders for file in Path(folder).glob("*/lib/libnvrtc.so.1[0-9]")]
+    usable = [file for file in files if int(file.name.rpartition(".")[2]) <= _driver_major()]
+    return [str(file).encode() for file in sorted(usable, key=lambda file: (file.name, str(file)), reverse=True)]
+
+
+def _driver_major() -> int:
+    """The major version of CUDA that the driver takes; without a driver nothing limits it."""
+    version = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return 99
+    return 99 if failed else version.value // 1000
 
 
 @once
-def engine() -> Handle:
-    """The engine of this process, with the usual cache folder and the options of the environment."""
-    options = _EngineOptions(ctypes.sizeof(_EngineOptions), None, _nvrtc_of_wheel())
+def engine(nvrtc: bytes | None = None) -> Handle:
+    """The engine of this process that compiles with this NVRTC; None: the one that libcubit finds. It has the usual
+    cache folder and the options of the environment."""
+    options = _EngineOptions(ctypes.sizeof(_EngineOptions), None, nvrtc)
     return Handle("cubit_engine_create", "cubit_engine_release", ctypes.byref(options))
 
 
@@ -130,7 +143,17 @@ def device(name: str) -> Handle:
 @once
 def kernel(descriptor: str, architecture: str) -> Handle:
     """The kernel of a descriptor for an architecture, "sm_90a" or "cpu:sm_80"."""
-    return Handle("cubit_engine_get", "cubit_kernel_release", engine().pointer, descriptor.encode(),
+    try:
+        return kernel_of(engine(), descriptor, architecture)
+    except errors.CompilerUnavailableError:
+        for file in nvrtc_of_wheels():
+            with suppress(errors.CompilerUnavailableError):  # a wheel may be older than cubit needs
+                return kernel_of(engine(file), descriptor, architecture)
+        raise
+
+
+def kernel_of(from_engine: Handle, descriptor: str, architecture: str) -> Handle:
+    return Handle("cubit_engine_get", "cubit_kernel_release", from_engine.pointer, descriptor.encode(),
                   architecture.encode())
 
 

@@ -14,7 +14,7 @@ import pytest
 import cubit
 from cubit import _arrays, _cpu, _launch, _library
 from cubit._table import Facts, table
-from cubit.errors import InvalidArgumentError, NotResidentError, UnsupportedError
+from cubit.errors import CompilerUnavailableError, InvalidArgumentError, NotResidentError, UnsupportedError
 
 
 class Tensor:
@@ -88,6 +88,47 @@ def test_first_calls_of_several_threads_share_one_object(monkeypatch):
     for thread in threads:
         thread.join()
     assert len(found) == 6 and len({tuple(map(id, pair)) for pair in found}) == 1
+
+
+@pytest.fixture
+def nvidia(tmp_path, monkeypatch):
+    """A folder of NVIDIA's wheels with files of these names, and no variable that names a place."""
+    for name in ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13", "cu13/lib/libnvrtc-builtins.so.13.0"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name in ("CUBIT_NVRTC", "CUBIT_NVRTC_DIR", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(_library.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(_library, "_driver_major", lambda: 13)
+    return [str(tmp_path / name).encode() for name in ("cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12")]
+
+
+def test_wheels_of_nvrtc_are_those_that_the_driver_takes(nvidia, monkeypatch):
+    assert _library.nvrtc_of_wheels() == nvidia
+    monkeypatch.setattr(_library, "_driver_major", lambda: 12)
+    assert _library.nvrtc_of_wheels() == nvidia[1:]
+    monkeypatch.setenv("CUDA_HOME", "/toolkit")
+    assert _library.nvrtc_of_wheels() == []
+
+
+def test_a_wheel_of_nvrtc_is_used_where_nothing_else_is_found(nvidia, monkeypatch):
+    asked, usable = [], {None}
+
+    def kernel_of(nvrtc, descriptor, architecture):
+        asked.append(nvrtc)
+        if nvrtc not in usable:
+            raise CompilerUnavailableError("NVRTC", f"{nvrtc} is not usable")
+        return descriptor
+
+    monkeypatch.setattr(_library, "engine", lambda nvrtc=None: nvrtc)
+    monkeypatch.setattr(_library, "kernel_of", kernel_of)
+    assert _library.kernel("first", "sm_80") == "first" and asked == [None]
+    usable = {nvidia[1]}
+    assert _library.kernel("second", "sm_80") == "second" and asked == [None, None, *nvidia]
+    usable = set()
+    with pytest.raises(CompilerUnavailableError, match="None is not usable"):
+        _library.kernel("third", "sm_80")
 
 
 def norm():

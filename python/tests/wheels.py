@@ -26,14 +26,16 @@ y = cubit.get("w4a16_gemm:format=symmetric")(activations=np.ones((1, 256), np.fl
     qweight=np.full((32, 256), 0x99999999, np.uint32), scales=np.full((2, 256), 0.5, np.float16))
 assert (y == 128).all()
 from cubit import _library
-for file in (cubit.__file__, _library._nvrtc_of_wheel().decode()):
+wheel = _library.nvrtc_of_wheels()[0]
+for file in (cubit.__file__, wheel.decode()):
     assert file.startswith({prefix!r}), file
+_library.kernel_of(_library.engine(wheel), "stream_copy", "sm_86")
 print(f"checked on {cubit.devices()} in {time.perf_counter() - start:.1f} s")
 """
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUBIT_", "PYTHON"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUBIT_", "CUDA_", "PYTHON"))}
     done = subprocess.run([str(part) for part in command], env=clean | environment, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
