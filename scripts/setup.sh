@@ -171,13 +171,22 @@ have_python_packages() {
   "$python_folder/bin/python" -c 'import ml_dtypes, numpy, pytest, scikit_build_core, tvm_ffi' 2>/dev/null
 }
 
+# The environment appears in one step: an unfinished one would be used. Its programs hold the first path of the folder,
+# so the tests start everything by `python -m`. Without the packages the Python tests are skipped, and all others run.
 download_python_packages() {
   say "installing the packages of the Python tests into $python_folder"
-  python3 -c 'import ensurepip, venv' 2>/dev/null || { need python3-venv; install_missing; }
-  rm -rf "$python_folder"
-  python3 -m venv "$python_folder"
+  stage=$python_folder.$$
   # shellcheck disable=SC2086 # a list of requirements
-  "$python_folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $python_packages
+  if { python3 -c 'import ensurepip, venv' 2>/dev/null || (need python3-venv; install_missing); } &&
+      python3 -m venv "$stage" && "$stage/bin/python" -m pip install --quiet --disable-pip-version-check \
+      --only-binary :all: $python_packages; then
+    rm -rf "$python_folder"
+    mv "$stage" "$python_folder"
+    touch python/tests/CMakeLists.txt # a build that is configured already looks for the environment again
+  else
+    rm -rf "$stage" "$python_folder"
+    say 'the packages of the Python tests cannot be installed; these tests are skipped'
+  fi
 }
 
 download_nvdisasm() {

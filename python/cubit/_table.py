@@ -97,7 +97,8 @@ class Table:
         except TypeError:
             number = float(value)
         if number % 1 != 0:  # also of an infinity, and of what is not a number
-            raise self.reject(f"{name} = {number}", "the argument is a whole number", f"give {self.by_name[name].types}")
+            raise self.reject(f"{name} = {number}", "the argument is a whole number",
+                              f"give {self.by_name[name].types}")
         return int(number)
 
     def check_names(self, given: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""What guards a launch on a GPU, tested without a GPU: shared objects, values that are no tensor, arrays of JAX, captures
-and workspaces. Stand-ins for PyTorch, JAX and CuPy say that their arrays are on a GPU."""
+"""What guards a launch on a GPU, tested without a GPU: shared objects, values that are no tensor, arrays of JAX,
+captures and workspaces. Stand-ins for PyTorch, JAX and CuPy say that their arrays are on a GPU."""
 
 import contextlib
 import ctypes
@@ -48,7 +48,7 @@ TORCH = SimpleNamespace(bfloat16="bfloat16", float16="float16", float32="float32
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The arguments of each launch. The stand-in of Launcher.launch takes tensors and plain numbers, as tvm-ffi does."""
+    """The arguments of each launch. As tvm-ffi does, the stand-in takes tensors and plain numbers alone."""
     calls = []
 
     class Launcher:
@@ -167,7 +167,8 @@ def test_a_fraction_is_no_whole_number(value):
 
 
 def test_whole_floats_are_whole_numbers():
-    assert table("quantize").whole("rows", 3.0) == 3 and table("quantize").whole("rows", np.int64(2**60 + 1)) == 2**60 + 1
+    about = table("quantize")
+    assert about.whole("rows", 3.0) == 3 and about.whole("rows", np.int64(2**60 + 1)) == 2**60 + 1
 
 
 def test_a_float_that_is_too_large_is_refused():
@@ -182,7 +183,8 @@ def test_arrays_of_jax_on_a_gpu_are_refused(monkeypatch):
     with pytest.raises(InvalidArgumentError, match="input is an array of JAX on a GPU: a launch cannot follow"):
         kernel(input=JaxArray((3, 64), "float16"))
     with pytest.raises(InvalidArgumentError, match="source is an array of JAX on a GPU"):
-        _arrays.refuse_jax([("scale", 1.0), ("other", JaxArray((3,), "int8", kind=1)), ("source", JaxArray((3,), "int8"))])
+        _arrays.refuse_jax([("scale", 1.0), ("in_host_memory", JaxArray((3,), "int8", kind=1)),
+                            ("source", JaxArray((3,), "int8"))])
 
 
 def test_outputs_of_cupy_are_on_the_device_of_the_inputs(monkeypatch):
