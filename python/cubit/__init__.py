@@ -4,7 +4,8 @@
     output = kernel(query=query, key=key, value=value, lengths=lengths)
 
 Every operator also has a function that takes the fields of the descriptor and returns the same kernel:
-`cubit.gqa_decode(heads_per_kv=8, kv="int4_rows", groups=4)`. Tensors are those of NumPy, PyTorch, JAX or CuPy.
+`cubit.gqa_decode(heads_per_kv=8, kv="int4_rows", groups=4)`. Tensors are those of NumPy, PyTorch or CuPy,
+or arrays of JAX in host memory.
 `cubit.torch` has operators for torch.compile.
 """
 

@@ -5,8 +5,8 @@
  * finds its plan here, writes the addresses into a copy of the struct and launches. Nothing here knows an operator.
  *
  * cubit_python_launch has the calling convention of tvm-ffi (TVMFFISafeCallType), whose Python half turns tensors of
- * PyTorch, JAX and CuPy into DLTensor and knows the current stream. Only the C ABI of tvm-ffi is used, and the few
- * structs of it that this file needs are declared below: the file needs no header and links no library of tvm-ffi.
+ * PyTorch and CuPy into DLTensor and knows the current stream of PyTorch. Only the C ABI of tvm-ffi is used, and the
+ * few structs of it that this file needs are declared below: the file needs no header and links no library of tvm-ffi.
  */
 #include <cubit/cubit.h>
 #include <pthread.h>
