@@ -162,11 +162,14 @@ void expect_shape(const Tensor& tensor, const Argument& argument, const FieldVal
 /// Whether a stride rule is about the dimension with this expression.
 bool is_about(std::string_view rule, const std::string& dimension, bool is_first) {
   if (rule == "first") return is_first;
-  return std::ranges::any_of(rule | std::views::split('|'), [&](auto part) {
-    const std::string name(part.begin(), part.end());
+  const auto names = [&](std::string_view name) {
     const std::size_t at = dimension.find(name);
     return at == 0 && (name.size() == dimension.size() || std::strchr(" .", dimension[name.size()]) != nullptr);
-  });
+  };
+  for (std::size_t bar = 0; (bar = rule.find('|')) != std::string_view::npos; rule.remove_prefix(bar + 1)) {
+    if (names(rule.substr(0, bar))) return true;
+  }
+  return names(rule);
 }
 
 /// The struct of a problem, whose tensors are dense, has the strides of dense tensors in the members of the table.
