@@ -413,8 +413,8 @@ class W8a8GemmKernel(Kernel):
         decomposition: int32: a cubit_w8a8_decomposition, for tuning: 1 data-parallel, 2 split-K, 3 stream-K, 4
             split-K by atomics, which needs atomic_splits=true
         splits: int32: split-K factor, for tuning, at most 256
-        constant_weights: int32: 1: no kernel before this launch writes the weights, so that an overlapping launch
-            may copy them at once
+        constant_weights: int32: 1: no kernel that may still run when this launch begins writes the weights, so an
+            overlapping launch copies them at once
         """
 
 def w8a8_gemm(*, element: Literal["int8", "fp8_e4m3"] = ..., output: Literal["fp16", "bf16", "int32", "int8",

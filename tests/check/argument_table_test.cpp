@@ -6,7 +6,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <string>
 #include <vector>
