@@ -146,6 +146,7 @@ def test_a_launch_with_an_error_of_the_device_gives_up_its_workspace(copy):
     values = copy.tensor(0), copy.tensor(1), Any(NONE)
     assert copy(*values, plan=copy.plan(workspace=1 << 20)) == LAUNCHED
     memory = _library.Memory(copy.device, 1 << 20)
+    memory.zero()
     assert copy.native.cubit_python_set_workspace(0, None, memory.pointer, ctypes.c_size_t(memory.size)) == 1
     assert copy(*values) == LAUNCHED
     beyond = copy.tensor(0, offset=2 * BYTES), copy.tensor(1), Any(NONE)

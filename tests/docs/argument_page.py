@@ -18,11 +18,11 @@ This page is for people who call cubit from C or C++, write a binding, or prepar
 fields with which it is given, and its meaning. The page is made from the operators' argument
 tables, by `cubit operators --json | python3 tests/docs/argument_page.py`.
 
-The names in a shape are numbers of the same operator or sizes that follow from the descriptor.
-A dimension "or more" is at least that size, and `rows...` is one or more dimensions whose product
-is `rows`. Where a shape depends on fields, the first row whose condition holds applies. The last
-row without a condition holds for all other values. A problem is one case of `cubit run` or of libcubit_check,
-with tensors in host memory and a reference result.
+The names in a shape are numbers of the same operator or sizes that follow from the descriptor. A
+dimension "or more" is at least that size, and `rows...` is one or more dimensions whose product is
+`rows`. Where a shape depends on fields, the first row whose condition holds applies. The last row
+without a condition holds for all other values. A problem is one case of `cubit run` or of
+libcubit_check, with tensors in host memory and a reference result.
 """
 
 
