@@ -103,7 +103,7 @@ struct Problem {
   const void* bias = nullptr;         ///< [n], or of the first layer's columns
   const void* residual = nullptr;     ///< [m, output columns]
   void* output = nullptr;             ///< [m, output columns]
-  bool constant_weights = false;      ///< no kernel before the launch writes the weights
+  bool constant_weights = false;      ///< no kernel that may still run at the launch writes the weights
   int groups = 0;  ///< rows of scales and zeros where g_idx names the group of each k; 0: as many as k has
   /// Columns of the second and of the third layer, which are the last of n; 0: there is no such layer.
   std::array<int, kMostLayers - 1> more_columns = {};

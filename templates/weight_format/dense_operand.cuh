@@ -18,11 +18,12 @@
 #include "gemm/persistent_gemm_lanes.h"
 #include "kernels/gemm/persistent_gemm_arguments.h"
 #include "weight_format/feature_tile.cuh"
+#include "weight_format/one_unit.cuh"
 
 namespace cubit {
 
 template <bool kGated, int kSlabK = persistent_lanes::kSlabK>
-class DenseOperand {
+class DenseOperand : public OneUnit {
   static constexpr uint32 kWarpgroupBytes = persistent_lanes::kBlockFeatures / 2 * persistent_lanes::kSlabBytes;
 
  public:
@@ -63,15 +64,6 @@ class DenseOperand {
     constexpr uint64 kStepOffset = 32 / 16;
     return rows_ + step * kStepOffset;
   }
-
-  template <int kBuffer>
-  static constexpr __device__ __forceinline__ bool begins_unit(int) {
-    return false;
-  }
-  template <class Sums>
-  __device__ __forceinline__ void change_unit(Sums&, int) const {}
-  template <class Sums>
-  __device__ __forceinline__ void scale(Sums&) const {}
 
  private:
   uint32 rows_at_;  ///< offset in a stage

@@ -24,6 +24,7 @@
 #include "gemm/persistent_gemm_lanes.h"
 #include "kernels/gemm/persistent_gemm_arguments.h"
 #include "weight_format/feature_tile.cuh"
+#include "weight_format/one_unit.cuh"
 #include "weight_format/ordered_pair.cuh"
 #include "weight_format/w4_integer_values.cuh"
 #include "weight_format/w4_register_operand.cuh"
@@ -32,7 +33,7 @@ namespace cubit {
 
 /// kWordsAt: offset of a byte of the words in a stage. kTableAt: offset of the table in shared memory.
 template <class Element, int (*kWordsAt)(int, int), bool kGated, bool kStoredZeros, int kZeroOffset, int kTableAt>
-class W4OrderedOperand {
+class W4OrderedOperand : public OneUnit {
  public:
   using Arguments = PersistentOrderedArguments;
   using Features = persistent_lanes::FeaturesByK<kGated>;
@@ -108,15 +109,6 @@ class W4OrderedOperand {
   __device__ __forceinline__ const uint32 (&operand(int step) const)[4] {
     return operands_[kBuffer][step];
   }
-
-  template <int kBuffer>
-  static constexpr __device__ __forceinline__ bool begins_unit(int) {
-    return false;
-  }
-  template <class Sums>
-  __device__ __forceinline__ void change_unit(Sums&, int) const {}
-  template <class Sums>
-  __device__ __forceinline__ void scale(Sums&) const {}
 
  private:
   static constexpr int kThreads = persistent_lanes::kConsumerWarps * kWarpSize;

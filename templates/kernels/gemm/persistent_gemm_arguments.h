@@ -30,8 +30,8 @@ struct PersistentGemmArguments {
   int larger;
   int units;
   long long whole_tiles;
-  // Nonzero: the caller promises that no preceding kernel writes the weights. Copies of weights then start before the
-  // kernel waits for its predecessor.
+  // Nonzero: the caller promises that no kernel that may still run writes the weights. Copies of weights then start
+  // before the kernel waits for its predecessor.
   int constant_weights;
   unsigned* flags;  // [clusters][2 blocks][kConsumerWarps], zero before and after a launch
   float* partials;  // [clusters][2 blocks][tokens / 8 of a tile][kConsumerWarps][32 lanes][4]
