@@ -1,6 +1,6 @@
 """Measures what a launch from Python costs above the same launch from C, with tensors of PyTorch on a GPU.
 
-    PYTHONPATH=build/release/python python3 bench/python_launch.py
+    PYTHONPATH=build/release/python python3 bench/python_launch.py build/release/tools/cubit [--json FILE]
 
 Roads that are compared, all with the same tensors, shapes and stream:
   c                 cubit_kernel_launch in a loop of C
@@ -14,12 +14,16 @@ Each number is the best of several medians: microseconds of the calling thread f
 empty before each round and never full.
 """
 
+import argparse
 import ctypes
+import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -30,6 +34,11 @@ from cubit import _launch, _library
 from cubit._arrays import facts_of
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench/peers"))
+
+import gemm_sweep  # noqa: E402
+import measure  # noqa: E402
+
 DESCRIPTOR = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"
 CALLS, ROUNDS = 100, 50
 LOOP = """
@@ -76,6 +85,10 @@ def c_loop() -> ctypes.CDLL:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures what a launch from Python costs.")
+    parser.add_argument("program", type=Path, help="the program cubit of the same build, which states its commit")
+    parser.add_argument("--json", type=Path, help="write the times to this file")
+    options = parser.parse_args()
     tensors = {"query": torch.randn(4, 8, 128, device="cuda", dtype=torch.bfloat16),
                "key": torch.zeros(4, 64, 1, 80, device="cuda", dtype=torch.uint8),
                "value": torch.zeros(4, 64, 1, 80, device="cuda", dtype=torch.uint8),
@@ -127,6 +140,11 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {DESCRIPTOR}")
     for name, one in best.items():
         print(f"{name:18} {one:6.2f} us, above c {one - best['c']:6.2f} us")
+    if options.json:
+        facts = {**measure.facts_of(torch), "tvm_ffi": version("apache-tvm-ffi"),
+                 "commit": gemm_sweep.commit_of(options.program), "descriptor": DESCRIPTOR}
+        entries = [{**facts, "name": name, "microseconds": one} for name, one in best.items()]
+        options.json.write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
