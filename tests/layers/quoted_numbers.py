@@ -157,6 +157,12 @@ TABLES = [
           {row: lambda case, word=word: word in case["file"] and case["sizes"]["n"] == 8192
            for row, word in (("0", "overlap"), ("1", "constant_weights"))},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64, 128, 256)]),
+    Table("docs/embedding_python.md", "| road | one call |", "python_launch_h200.json",
+          {"`cubit_kernel_launch` in a loop of C": called("c"),
+           '`kernel.positional("query", …)(query, …)`': called("by position"),
+           "`kernel(query=…, out=output)`": called("out="),
+           "`kernel(query=…)`, which allocates the output": called("new output"),
+           "`ctypes`, without a check of shapes": called("ctypes")}, [lambda case: True]),
     Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",
           "kv_append_h200.json", {name: of("kv_append", fields) for name, fields in APPENDED.items()},
           [called("prefill"), called("decode")]),
