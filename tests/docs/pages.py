@@ -169,6 +169,16 @@ def wrong_versions(root: Path) -> Iterator[tuple[Path, int, str]]:
             yield page, 1, f"the page does not state {fact}"
 
 
+def wrong_distributions(root: Path) -> Iterator[tuple[Path, int, str]]:
+    """The versions in the files of the Python distributions that are not the project's."""
+    version = re.search(r"project\(cubit VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+    for file in (root / "pyproject.toml", root / "python/cpu/pyproject.toml"):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            stated = re.search(r'(?:^version = "|cubit-kernels(?:-cpu)?==)([\d.]+)', line)
+            if stated and stated[1] != version:
+                yield file, number, f"version {stated[1]}; CMakeLists.txt has {version}"
+
+
 def wrong_pages(root: Path, operators: list[dict]) -> list[str]:
     wrong = []
     for page in pages_of(root):
@@ -178,7 +188,8 @@ def wrong_pages(root: Path, operators: list[dict]) -> list[str]:
     if count > README_LINES:
         wrong.append((readme, count, f"the README has more than {README_LINES} lines"))
     wrong += [*unreachable(root), *wrong_fields(root, operators), *wrong_tensors(root, operators),
-              *(wrong_arguments(root, operators) if operators else ()), *wrong_versions(root)]
+              *(wrong_arguments(root, operators) if operators else ()), *wrong_versions(root),
+              *wrong_distributions(root)]
     return [f"{page.resolve().relative_to(root.resolve())}:{number}: {text}" for page, number, text in wrong]
 
 

@@ -15,6 +15,8 @@ GOOD = {
     "CMakeLists.txt": "project(cubit VERSION 0.1.0 LANGUAGES C CXX)\n",
     "cmake/install.cmake": "write_basic_package_version_file(x COMPATIBILITY SameMinorVersion)\n",
     "tests/docs/argument_page.py": "",
+    "pyproject.toml": 'version = "0.1.0"\ncpu = ["cubit-kernels-cpu==0.1.0"]\n',
+    "python/cpu/pyproject.toml": 'version = "0.1.0"\n',
     "capi/CMakeLists.txt": "set_target_properties(x PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR})\n",
 }
 
@@ -49,6 +51,9 @@ BROKEN = [
     ("docs/compatibility.md", "libcubit.so.0", "libcubit.so.1", "does not state `libcubit.so.0`"),
     ("CMakeLists.txt", "0.1.0", "0.2.0", "does not state `find_package(cubit 0.2)`"),
     ("cmake/install.cmake", "SameMinorVersion", "ExactVersion", "does not state ExactVersion"),
+    ("pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"', "pyproject.toml:1: version 0.2.0"),
+    ("pyproject.toml", "cpu==0.1.0", "cpu==0.1", "pyproject.toml:2: version 0.1;"),
+    ("python/cpu/pyproject.toml", "0.1.0", "0.1.1", "python/cpu/pyproject.toml:1: version 0.1.1"),
     ("capi/CMakeLists.txt", "SOVERSION", "VERSION", "no longer takes the SONAME"),
 ]
 
