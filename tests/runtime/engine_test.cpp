@@ -1,7 +1,6 @@
 // Proves: the engine looks in memory, then on disk, then compiles; each key has one flight; failures are forgotten; no
-// lock is held while compiling; never-compile mode gives the right errors.
+// lock is held while compiling.
 #include "runtime/engine.hpp"
-#include "runtime/missing.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +13,7 @@
 #include "base/error.hpp"
 #include "runtime/bundle/sign.hpp"
 #include "runtime/bundle/writer.hpp"
+#include "tests/runtime/engine_fixture.hpp"
 #include "tests/runtime/support.hpp"
 
 namespace cubit::runtime {
@@ -23,27 +23,6 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Failure failure_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return failure;
-  }
-  return {Status::ok, "nothing", "no failure was thrown"};
-}
-
-class EngineTest : public testing::Test {
- protected:
-  Settings settings() const { return {.cache_dir = (folder_.path() / "cache").string()}; }
-  std::shared_ptr<test::CountingCompiler> compiler(
-      std::function<void(const codegen::KernelSource&)> during = {}) const {
-    return std::make_shared<test::CountingCompiler>(folder_.path() / "count", std::move(during));
-  }
-
-  test::TemporaryFolder folder_;
-  test::Lines lines_{LogLevel::info};
-};
 
 TEST_F(EngineTest, CompilesOnceThenAnswersFromMemoryThenFromDisk) {
   const auto counting = compiler();
@@ -308,101 +287,6 @@ TEST_F(EngineTest, CompilesAreLogged) {
   EXPECT_THAT(lines_.all(), Contains(AllOf(HasSubstr("small:first"), HasSubstr("sm_90a"), HasSubstr("10 registers"))));
 }
 
-// ---- never-compile mode ---------------------------------------------------------------------------------------------
-
-class NeverCompileTest : public EngineTest {
- protected:
-  Settings never() const {
-    Settings result = settings();
-    result.compile_policy = CompilePolicy::never;
-    return result;
-  }
-  /// There is no such library, so this engine has no compiler.
-  Settings never_without_compiler() const {
-    Settings result = never();
-    result.nvrtc_path = (folder_.path() / "libnvrtc.so").string();
-    return result;
-  }
-};
-
-TEST_F(NeverCompileTest, AMissNamesTheDescriptorTheTargetAndTheWayOut) {
-  const auto counting = compiler();
-  Engine engine(never(), {}, counting);
-  const Failure failure = failure_of([&] { engine.get(test::small_source()); });
-  EXPECT_EQ(failure.status(), Status::not_cached);
-  EXPECT_THAT(failure.what(), AllOf(HasSubstr("small:first"), HasSubstr("sm_90a"), HasSubstr("may not compile"),
-                                    HasSubstr("cubit compile 'small:first' --arch sm_90a")));
-  EXPECT_EQ(counting->compiles(), 0u);
-  EXPECT_EQ(engine.counters().failures, 1u);
-}
-
-TEST_F(NeverCompileTest, AMissOfACallersOwnSourceDoesNotNameACommandThatCannotMakeIt) {
-  auto own = test::small_source();
-  own.callers_own = true;
-  Engine engine(never(), {}, compiler());
-  const Failure failure = failure_of([&] { engine.get(own); });
-  EXPECT_EQ(failure.status(), Status::not_cached);
-  EXPECT_THAT(failure.what(), AllOf(HasSubstr("an engine that may compile and has the same cache folder"),
-                                    testing::Not(HasSubstr("cubit compile"))));
-}
-
-/// The tool would need the file of the user's code, which has a name and a hash in the descriptor.
-TEST_F(NeverCompileTest, AMissWithCodeOfTheUserDoesNotEither) {
-  auto scored = test::small_source("score=tanh@0123456789abcdef");
-  Engine engine(never(), {}, compiler());
-  EXPECT_THAT(failure_of([&] { engine.get(scored); }).what(),
-              AllOf(HasSubstr("an engine that may compile and has the same cache folder"),
-                    testing::Not(HasSubstr("cubit compile"))));
-}
-
-TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeNamesTheCommandThatCompilesPtx) {
-  auto ptx = test::small_source();
-  ptx.code = codegen::Code::ptx;
-  Engine engine(never(), {}, compiler());
-  EXPECT_THAT(failure_of([&] { engine.get(ptx); }).what(),
-              AllOf(HasSubstr("small:first for cpu:sm_90a"),
-                    HasSubstr("(cubit compile 'small:first' --arch sm_90a --ptx), or allow compilation")));
-}
-
-TEST(NotCachedTest, EachArchitectureAndKindOfCodeHasACommand) {
-  const std::vector<MissingKernel> missing = {{"b:x", "sm_90a"},
-                                              {"a:x", "sm_90a", codegen::Code::ptx},
-                                              {"a:x", "sm_90a"},
-                                              {"c:x", "sm_80", codegen::Code::ptx},
-                                              {"a:score=s@0123456789abcdef", "sm_80"}};
-  EXPECT_THAT(not_cached(missing).what(),
-              HasSubstr("compile them beforehand (cubit compile 'c:x' --arch sm_80 --ptx && "
-                        "cubit compile 'a:x' 'b:x' --arch sm_90a && cubit compile 'a:x' --arch sm_90a --ptx), or get "
-                        "them once from an engine that may compile"));
-}
-
-TEST_F(NeverCompileTest, WhatIsOnDiskIsServed) {
-  const auto counting = compiler();
-  Engine(settings(), {}, counting).get(test::small_source());
-  Engine engine(never(), {}, counting);
-  EXPECT_TRUE(engine.get(test::small_source()));
-  EXPECT_EQ(engine.counters().disk_hits, 1u);
-}
-
-TEST_F(NeverCompileTest, NeedsNoCompiler) {
-  Engine(settings(), {}, compiler()).get(test::small_source());
-  Engine engine(never_without_compiler(), lines_.sink());
-  EXPECT_TRUE(engine.get(test::small_source()));
-  EXPECT_EQ(failure_of([&] { engine.get(test::small_source("other")); }).status(), Status::not_cached);
-  EXPECT_THAT(lines_.all(), IsEmpty());
-}
-
-TEST_F(NeverCompileTest, AnotherCompilersEntryIsServed) {
-  // The entry was made by 12.8.93. The compiler of this engine is 13.0.88.
-  DiskCache(settings().cache_dir, {}).publish(test::small_artifact(test::small_source(), {12, 8, 93}));
-  const auto counting = compiler();
-  Engine engine(never(), lines_.sink(), counting);
-  EXPECT_EQ(engine.get(test::small_source())->artifact().compiler.text(), "12.8.93");
-  EXPECT_EQ(engine.counters().disk_hits, 1u);
-  EXPECT_EQ(counting->compiles(), 0u);
-  EXPECT_THAT(lines_.all(), IsEmpty());
-}
-
 TEST_F(EngineTest, AnotherCompilersEntryIsServedUnlessThePolicyIsExact) {
   DiskCache(settings().cache_dir, {}).publish(test::small_artifact(test::small_source(), {12, 8, 93}));
   const auto counting = compiler();
@@ -569,13 +453,6 @@ TEST_F(SignedOnlyTest, WhatIsCompiledByPermissionStaysInMemory) {
   keyed_.compile_policy = CompilePolicy::never;
   Engine never(keyed_, {}, counting);
   EXPECT_EQ(failure_of([&] { never.get(test::small_source("fresh")); }).status(), Status::not_cached);
-}
-
-TEST_F(NeverCompileTest, AKernelStoredLaterIsFound) {
-  Engine engine(never_without_compiler(), {});
-  EXPECT_EQ(failure_of([&] { engine.get(test::small_source()); }).status(), Status::not_cached);
-  Engine(settings(), {}, compiler()).get(test::small_source());
-  EXPECT_TRUE(engine.get(test::small_source()));
 }
 
 // ---- no compiler ----------------------------------------------------------------------------------------------------

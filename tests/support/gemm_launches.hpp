@@ -5,9 +5,11 @@
 #include <cubit/w4a16_gemm.h>
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/error.hpp"
 #include "ops/w4a16_gemm/families.hpp"
 #include "ops/w4a16_gemm/members.hpp"
 #include "ops/w4a16_gemm/w4a16_gemm.hpp"
@@ -41,6 +43,22 @@ inline PlannedGemm plan_of(std::string_view text, const char* architecture = "sm
   auto made = ops::find_operator(text).specialise(text, found);  // refuses a set
   const W4a16Gemm kernel = ops::w4a16_gemm::members(ops::w4a16_gemm::parse(text), found).front();
   return {ops::w4a16_gemm::plan_block(kernel, found), std::move(made)};
+}
+
+/// Returns nothing if the architecture lacks the family that the descriptor names, if no family of sm_75 multiplies the
+/// descriptor's type, or if the architecture lacks the family that has blocks of 96 to 224 columns, tiles of more than
+/// 64 rows, or dense weights.
+inline std::optional<PlannedGemm> plan_if_any(const W4a16Gemm& descriptor, const char* architecture) {
+  try {
+    return plan_of(descriptor.text(), architecture);
+  } catch (const Failure& failure) {
+    const bool is_lacking = (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 ||
+                            descriptor.is_dense() ||
+                            (std::string_view(architecture) == "sm_75" &&
+                             (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
+    if (failure.status() != Status::unsupported || (descriptor.family == "auto" && !is_lacking)) throw;
+    return std::nullopt;
+  }
 }
 
 /// For a format that stores zero points.
