@@ -24,7 +24,7 @@
 namespace cubit::ops {
 namespace {
 
-constexpr const char* kArchitectures[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
+constexpr const char* kTargets[] = {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"};
 
 using tests::plan_if_any;
 using tests::plan_of;
@@ -244,7 +244,7 @@ int counted_registers(const W4a16Gemm& descriptor, const codegen::Architecture& 
 
 TEST(GemmPlan, IsFreeOfBankConflictsAndFitsEveryArchitecture) {
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
-    for (const char* name : kArchitectures) {
+    for (const char* name : kTargets) {
       const auto& architecture = codegen::find_architecture(name);
       const auto planned = plan_if_any(descriptor, name);
       if (!planned) continue;
@@ -301,7 +301,7 @@ gemm::sm90::Producers producers_of(const gemm::BlockPlan& block, const codegen::
 TEST(GemmPlan, RegistersThatChangeHandsAreTheBlocksOwn) {
   int transfers = 0;
   for (const W4a16Gemm& descriptor : tests::pairwise_gemm_descriptors()) {
-    for (const char* name : kArchitectures) {
+    for (const char* name : kTargets) {
       const auto& architecture = codegen::find_architecture(name);
       const auto plan = plan_if_any(descriptor, name);
       if (!plan || (plan->block.family != "sm90" && !plan->block.is_persistent)) continue;
@@ -393,7 +393,7 @@ TEST(GemmPlan, FamilySm75HoldsTheNextStageInRegisters) {
 }
 
 TEST(GemmPlan, SaysWhyOtherFamiliesWereNotChosen) {
-  for (const char* name : kArchitectures) {
+  for (const char* name : kTargets) {
     for (const char* text : {"w4a16_gemm:tile_m=16,tile_n=256", "w4a16_gemm:tile_m=64,tile_n=256",
                              "w4a16_gemm:tile_m=16,tile_n=256,family=sm75"}) {
       const auto plan = plan_of(text, name);
@@ -426,10 +426,8 @@ TEST(GemmPlan, EveryPairOfFieldValuesCompilesWithoutSpills) {
     for (const W4a16Gemm& one : tests::pairwise_gemm_descriptors_of(family)) {
       if (family == "sm75") items.emplace_back(one.text(), "sm_75");
       if (family == "sm75" && one.tile_m < 64) continue;
-      while (next % std::size(kArchitectures) == 0 ||
-             !plan_if_any(one, kArchitectures[next % std::size(kArchitectures)]))
-        ++next;
-      items.emplace_back(one.text(), kArchitectures[next++ % std::size(kArchitectures)]);
+      while (next % std::size(kTargets) == 0 || !plan_if_any(one, kTargets[next % std::size(kArchitectures)])) ++next;
+      items.emplace_back(one.text(), kTargets[next++ % std::size(kArchitectures)]);
     }
   }
   tests::keep_sample(items, [](const auto& item) { return item.first + " " + item.second; });

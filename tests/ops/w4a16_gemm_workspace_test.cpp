@@ -21,7 +21,7 @@ using tests::h200;
 using tests::made_up_device;
 using Arguments = cubit_w4a16_gemm_arguments;
 
-w4a16_gemm::GemmChoice choice_of(const char* text) {
+w4a16_gemm::GemmChoice hopper_choice(const char* text) {
   return w4a16_gemm::choice_of(w4a16_gemm::parse(text), codegen::find_architecture("sm_90a"));
 }
 
@@ -74,7 +74,7 @@ constexpr const char* kSetsWithWorkspace[] = {
 
 TEST(GemmWorkspace, OfASetServesEveryMemberThatFewerRowsTake) {
   for (const char* text : kSetsWithWorkspace) {
-    const auto choice = choice_of(text);
+    const auto choice = hopper_choice(text);
     std::vector<std::shared_ptr<const Specialisation>> kernels;
     for (std::size_t i = 0; i < choice.member_count(); ++i)
       kernels.push_back(find_operator(text).specialise(choice.member(i).text(), *h200().architecture));
@@ -96,7 +96,7 @@ TEST(GemmWorkspace, OfASetServesEveryMemberThatFewerRowsTake) {
 
 TEST(GemmWorkspace, OfASetNeverShrinksAsRowsGrow) {
   for (const char* text : kSetsWithWorkspace) {
-    const auto choice = choice_of(text);
+    const auto choice = hopper_choice(text);
     for (const auto& [n, k] : {std::pair{256, 16384}, {4096, 4096}, {8192, 8192}}) {
       std::size_t before = 0;
       for (int m = 0; m <= 100'000; m += m < 200 ? 1 : m / 3) {
@@ -113,14 +113,14 @@ TEST(GemmWorkspace, OfASetNeverShrinksAsRowsGrow) {
 TEST(GemmWorkspace, OfASetIsThatOfTheMembersThatLaunchesTake) {
   for (const int m : {64, 512, 4096, 1 << 20}) {
     const auto arguments = arguments_of(m, 8192, 8192);
-    EXPECT_LE(choice_of("w4a16_gemm").workspace_bytes(&arguments, h200()), 27'000'000u) << m << " rows";
-    EXPECT_LE(choice_of("w4a16_gemm:format=awq").workspace_bytes(&arguments, h200()), 60'000'000u) << m << " rows";
+    EXPECT_LE(hopper_choice("w4a16_gemm").workspace_bytes(&arguments, h200()), 27'000'000u) << m << " rows";
+    EXPECT_LE(hopper_choice("w4a16_gemm:format=awq").workspace_bytes(&arguments, h200()), 60'000'000u) << m << " rows";
   }
   const auto nothing = arguments_of(0, 8192, 8192);
-  EXPECT_EQ(choice_of("w4a16_gemm").workspace_bytes(&nothing, h200()), 0u);
+  EXPECT_EQ(hopper_choice("w4a16_gemm").workspace_bytes(&nothing, h200()), 0u);
   auto narrow = arguments_of(64, 8192, 8192);
   narrow.decomposition = CUBIT_W4A16_STREAM_K;
-  tests::expect_refused_with([&] { choice_of("w4a16_gemm:tile_n=64").workspace_bytes(&narrow, h200()); },
+  tests::expect_refused_with([&] { hopper_choice("w4a16_gemm:tile_n=64").workspace_bytes(&narrow, h200()); },
                              "decomposition = 3 of w4a16_gemm:tile_m=16,tile_n=64");
 }
 

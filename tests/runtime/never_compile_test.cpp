@@ -1,5 +1,5 @@
-// Proves: an engine that may not compile serves what the stores hold, and a miss names the descriptor and the command that
-// makes the kernel.
+// Proves: an engine that may not compile serves what the stores hold, and a miss names the descriptor and the
+// command that makes the kernel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

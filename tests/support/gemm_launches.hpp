@@ -52,10 +52,9 @@ inline std::optional<PlannedGemm> plan_if_any(const W4a16Gemm& descriptor, const
   try {
     return plan_of(descriptor.text(), architecture);
   } catch (const Failure& failure) {
-    const bool is_lacking = (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 ||
-                            descriptor.is_dense() ||
-                            (std::string_view(architecture) == "sm_75" &&
-                             (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
+    const bool is_lacking =
+        (descriptor.tile_n > 64 && descriptor.tile_n < 256) || descriptor.tile_m > 64 || descriptor.is_dense() ||
+        (std::string_view(architecture) == "sm_75" && (descriptor.element == Element::bf16 || descriptor.tile_n < 256));
     if (failure.status() != Status::unsupported || (descriptor.family == "auto" && !is_lacking)) throw;
     return std::nullopt;
   }
