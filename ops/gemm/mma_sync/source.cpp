@@ -16,8 +16,7 @@ codegen::KernelSource make_source(const Kernel& kernel, int merged_tiles, const 
       .constant("kRingBytes", ring_bytes(block, block.stages))
       .alias("Copies", kernel.copies->role)
       .alias("Product", kernel.weights.product.type);
-  if (has_indexed_groups(block.descriptor))
-    header.constant("kFactorTableBytes", block.factor_table_bytes);
+  if (has_indexed_groups(block.descriptor)) header.constant("kFactorTableBytes", block.factor_table_bytes);
   add_operands(header, kernel.weights);
   add_split_k(header, split_k);
   return assemble_source(block, "kernels/gemm/sm80_gemm.cuh", header, architecture);
