@@ -2,8 +2,12 @@
 #include <cubit/w4a16_gemm.h>
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+
 #include "check/w4a16_gemm/problem.hpp"
 #include "ops/gemm/model.hpp"
+#include "ops/w4a16_gemm/members.hpp"
 
 namespace cubit::check::w4a16_gemm {
 namespace {
@@ -34,10 +38,21 @@ BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape&
           m <= 16 ? shape.share : 0};
 }
 
-/// The member of the descriptor's set that such a launch takes, as `cubit suggest` names it.
-BenchCase make_suggested_case(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
-  return make_case(std::move(group), with_fastest_tiles(descriptor, m, shape.n, shape.k, ops::gemm::h200()), shape, m);
-}
+/// Cases of the members that launches take, as `cubit suggest` names them. The members of each set are planned once: a
+/// choice among them costs a millisecond.
+class SuggestedCases {
+ public:
+  BenchCase make(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {
+    const std::string set = descriptor.text();
+    auto found = choices_.find(set);
+    if (found == choices_.end()) found = choices_.emplace(set, choice_of(descriptor, *device_.architecture)).first;
+    return make_case(std::move(group), fastest_member(found->second, m, shape.n, shape.k, device_), shape, m);
+  }
+
+ private:
+  const runtime::DeviceFacts device_ = ops::gemm::h200();
+  std::map<std::string, ops::w4a16_gemm::GemmChoice> choices_;
+};
 
 /// The descriptor with 256 columns and the smallest tile that holds the rows: tiles of 256 columns allow every
 /// decomposition.
@@ -67,9 +82,10 @@ BenchCase without_target(BenchCase one) {
 
 std::vector<BenchCase> bench_cases() {
   std::vector<BenchCase> cases;
+  SuggestedCases suggested;
   for (const Shape& shape : kShapes)
     for (const int m : {1, 8, 16, 32, 64, 128})
-      cases.push_back(compared(make_suggested_case("gptq, groups of 128, fp16", {}, shape, m), {}, m));
+      cases.push_back(compared(suggested.make("gptq, groups of 128, fp16", {}, shape, m), {}, m));
   for (const Shape& shape : kShapes)
     for (const int m : {1, 8, 16})
       cases.push_back(without_target(make_wide_case("the same in blocks of 256 columns", {}, shape, m)));
@@ -77,7 +93,7 @@ std::vector<BenchCase> bench_cases() {
     cases.push_back(make_case("1024 columns", {.tile_m = m <= 8 ? 8 : 16, .tile_n = 64}, kNarrow, m));
   for (const int m : {1, 16}) cases.push_back(make_wide_case("1024 columns in blocks of 256", {}, kNarrow, m));
   const auto add_variant = [&](const char* group, const W4a16Gemm& descriptor) {
-    for (const int m : {1, 16}) cases.push_back(without_target(make_suggested_case(group, descriptor, kShapes[1], m)));
+    for (const int m : {1, 16}) cases.push_back(without_target(suggested.make(group, descriptor, kShapes[1], m)));
   };
   // gptq once more at the end: a GPU that has become warm is slower than it was for the first cases.
   add_variant("other formats and types", {});
@@ -99,7 +115,7 @@ std::vector<BenchCase> bench_cases() {
   for (const Shape& shape : {kShapes[0], kShapes[1]})
     for (const int m : {1, 16, 64, 256, 1024})
       for (const W4a16Gemm& descriptor : {W4a16Gemm{}, W4a16Gemm{.activation_order = true}})
-        cases.push_back(without_target(make_suggested_case("activation order, and none", descriptor, shape, m)));
+        cases.push_back(without_target(suggested.make("activation order, and none", descriptor, shape, m)));
   const W4a16Gemm invariant = {.batch_invariant = true};
   for (const Shape& shape : {kShapes[0], kShapes[1], kShapes[2]})
     for (const int m : {1, 16, 64})

@@ -21,4 +21,8 @@ std::vector<W4a16Gemm> members(const W4a16Gemm& descriptor, const codegen::Archi
 GemmChoice choice_of(const W4a16Gemm& set, const codegen::Architecture& architecture);
 GemmChoice choice_of(const W4a16Gemm& set, std::vector<W4a16Gemm> kernels, const codegen::Architecture& architecture);
 
+/// The member that launches of `m` rows (0 is as 1) take, for sizes that its set allows.
+W4a16Gemm fastest_member(const GemmChoice& choice, std::int64_t m, std::int64_t n, std::int64_t k,
+                         const runtime::DeviceFacts& device);
+
 }  // namespace cubit::ops::w4a16_gemm

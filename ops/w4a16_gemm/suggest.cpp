@@ -18,7 +18,11 @@ W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::i
                              const runtime::DeviceFacts& device) {
   check_sizes(descriptor, m, n, k);
   check_rows_of_words(descriptor, n);
-  const GemmChoice choice = choice_of(descriptor, *device.architecture);
+  return fastest_member(choice_of(descriptor, *device.architecture), m, n, k, device);
+}
+
+W4a16Gemm fastest_member(const GemmChoice& choice, std::int64_t m, std::int64_t n, std::int64_t k,
+                         const runtime::DeviceFacts& device) {
   gemm::Problem sizes;
   sizes.m = static_cast<int>(std::max<std::int64_t>(1, m));
   sizes.n = static_cast<int>(n);

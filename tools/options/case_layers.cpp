@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <cubit/cubit.hpp>
 #include <nlohmann/json.hpp>
 
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
 #include "tools/checkpoint/permuted_activations.hpp"
-#include "tools/kernels/catalogue.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -59,7 +59,7 @@ void require_shared(const std::deque<CaseLayer>& layers, std::string_view name, 
 
 bool has_field(const std::string& descriptor, const char* field) {
   const std::string name = descriptor.substr(0, descriptor.find(':'));
-  for (const auto& entry : operator_catalogue()) {
+  for (const auto& entry : nlohmann::json::parse(operators())) {
     if (entry.at("name") != name) continue;
     const auto& fields = entry.at("fields");
     return std::any_of(fields.begin(), fields.end(), [&](const auto& one) { return one.at("name") == field; });
