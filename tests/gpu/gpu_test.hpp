@@ -105,7 +105,7 @@ class GpuTest : public ::testing::Test {
   /// other processors make the data and references of other cases meanwhile. No body may capture launches.
   template <class Body>
   static void for_each_case(std::size_t count, const Body& body) {
-    constexpr std::size_t kCasesAtOnce = 8;
+    constexpr std::size_t kCasesAtOnce = 16;
     std::atomic<std::size_t> next{0};
     on_threads(kCasesAtOnce, [&](std::size_t) {
       for (std::size_t i = next++; i < count && !HasFatalFailure(); i = next++) body(i);

@@ -147,7 +147,7 @@ class GqaDecodeGpu : public GpuTest {
 };
 
 /// In parts, which processes beside one another can run.
-constexpr std::size_t kPairParts = 12;
+constexpr std::size_t kPairParts = 3;
 class GqaDecodePairsGpu : public GqaDecodeGpu, public ::testing::WithParamInterface<std::size_t> {};
 
 TEST_P(GqaDecodePairsGpu, EveryPairOfFieldValues) {
