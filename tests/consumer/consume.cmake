@@ -43,7 +43,8 @@ if(compile_failed)
 endif()
 
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
-     -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp -DWITH_BUNDLE=${with_bundle})
+     -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_PREFIX_PATH=${SCRATCH}/moved -DREADME_EXAMPLE=${SCRATCH}/readme.cpp
+     -DEXAMPLES=${EXAMPLES} -DWITH_BUNDLE=${with_bundle})
 step(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 # The program prints the version of the headers and of the package, and a descriptor in canonical order.
@@ -58,7 +59,7 @@ endif()
 step(${SCRATCH}/build/calibrate)
 
 if(with_bundle)
-  execute_process(COMMAND ${SCRATCH}/build/serve OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${SCRATCH}/build/precompile/precompile OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
   if(NOT said STREQUAL "6 kernels of the bundle\n")
     message(FATAL_ERROR "the program with a bundle said\n  ${said}")
   endif()

@@ -1,4 +1,6 @@
-// Takes every kernel from the bundle that the build linked in, without a cache folder and without a compiler.
+// Example: takes every kernel from the bundle that the build linked into the program.
+//
+// The engine has no cache folder and may not compile, as in a serving process that must never wait for a compiler.
 #include <kernels.h>
 
 #include <cubit/cubit.hpp>
