@@ -55,6 +55,12 @@ std::vector<std::string> names_with_prefix(const fs::path& folder, std::string_v
   return names;
 }
 
+/// A link in place of a folder could lead to a folder of another user's choice.
+bool is_link(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_symlink(path, ignored);
+}
+
 std::string remedy_for_distrust() {
   return ", so others could make this program run their code (copy it with cp -r to a folder of your own, take the "
          "permission away with chmod g-w or chmod -R go-w, or name who is trusted in CUBIT_CACHE_TRUST)";
@@ -82,6 +88,7 @@ std::string DiskCache::prepare_folder() {
   const std::string distrust = options_.trust.distrust_of_folder(ownership);
   if (!distrust.empty()) return distrust + remedy_for_distrust();
   const fs::path entries = schema_folder(folder_);
+  if (is_link(entries)) return fmt::format("{} in it is a symbolic link", entries.filename().native());
   error = options_.is_system ? 0 : create_folder_like_parent(entries);
   readable_ = ::access(entries.c_str(), R_OK | X_OK) == 0;
   if (!readable_ && error == 0) return "it cannot be read: " + file_error(errno);
@@ -225,6 +232,11 @@ bool DiskCache::publish(const Artifact& artifact) const {
     warn(fmt::format("disk cache: {} was not stored: {}", id, error.what()));
     return false;
   }
+  if (is_link(path.parent_path())) {
+    warn(fmt::format("disk cache: {} was not stored: {} is a symbolic link", artifact.descriptor,
+                     path.parent_path().string()));
+    return false;
+  }
   PublishError failure = publish_file(path, content);
   // The subfolder is new, or another process deleted the folder while this process runs.
   if (failure.error == ENOENT && make_subfolder(id) == 0) failure = publish_file(path, content);
@@ -266,7 +278,7 @@ int DiskCache::lock_one(const std::string& id, const std::string& mark, const Lo
 /// The lock of this machine's processes comes first: on a network file system, locks may hold on one machine only, and
 /// other machines then lock and delete the second file as if it were free.
 std::optional<DiskCache::Lock> DiskCache::lock(const std::string& id, const std::function<void()>& impatient) const {
-  if (!writable_) return std::nullopt;
+  if (!writable_ || is_link(subfolder(folder_, id))) return std::nullopt;
   const std::string shown = (subfolder(folder_, id) / (id + std::string(kLockSuffix))).string();
   const double seconds = std::chrono::duration<double>(options_.lock_wait).count();
   const auto end = std::chrono::steady_clock::now() + options_.lock_wait;

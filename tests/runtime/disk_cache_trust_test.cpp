@@ -75,6 +75,25 @@ TEST_F(SharedFolderTest, AnotherUsersFolderIsRefused) {
   EXPECT_EQ(as(0, [&] { return get_with(trusting("user:54322")); }), "hit");
 }
 
+/// Bob, who is not named, lets a folder of the cache lead to a folder of his choice.
+TEST_F(SharedFolderTest, ALinkInPlaceOfAFolderIsNotWrittenThrough) {
+  const fs::path elsewhere = folder_.path() / "elsewhere";
+  fs::create_directory(elsewhere);
+  const fs::path subfolder = entry_of(artifact_).parent_path();
+  for (const fs::path& link : {subfolder.parent_path(), subfolder}) {
+    if (link == subfolder) {
+      ASSERT_EQ(as(kAlice, [&] { return get_with(trusting("user:54324")); }), "compiled");
+    }
+    fs::remove_all(link);
+    fs::create_symlink(elsewhere, link);
+    ASSERT_EQ(::lchown(link.c_str(), kBob, kBob), 0);
+    EXPECT_THAT(as(0, [&] { return get_with(trusting("user:54321")); }),
+                AllOf(HasSubstr("compiled; disk cache"), HasSubstr("is a symbolic link")));
+    EXPECT_TRUE(fs::is_empty(elsewhere)) << "nothing was written";
+    fs::remove(link);
+  }
+}
+
 /// An entry that another user altered and hashed again is not executed.
 TEST_F(SharedFolderTest, AnEntryOfAUserWhoIsNotNamedIsNotUsed) {
   EXPECT_EQ(as(kBob, [&] { return get_with(trusting("user:54321")); }), "compiled");
