@@ -30,12 +30,13 @@ std::string device_name(std::string_view target, codegen::Code code) {
 }
 
 /// How near an entry is to a request. An equal key is nearest, then an equal architecture, then an equal descriptor,
-/// then the number of equal inputs.
+/// then the same kind of code, then the number of equal inputs.
 std::size_t nearness(const Artifact& entry, const codegen::KernelSource& source, const RequestKey& key,
                      const std::vector<NamedInput>& wanted) {
   constexpr std::size_t kSameKey = 10'000'000;
   constexpr std::size_t kSameArchitecture = 1'000'000;
-  constexpr std::size_t kSameDescriptor = 1'000;  // more than any source has inputs
+  constexpr std::size_t kSameDescriptor = 10'000;
+  constexpr std::size_t kSameCode = 1'000;  // more than any source has inputs
   const Contents stored = contents_of(entry.inputs);
   const auto equal = std::count_if(wanted.begin(), wanted.end(), [&](const NamedInput& input) {
     const auto found = stored.find(input.digest.name);
@@ -43,7 +44,7 @@ std::size_t nearness(const Artifact& entry, const codegen::KernelSource& source,
   });
   return static_cast<std::size_t>(equal) + (entry.key == key ? kSameKey : 0) +
          (has_architecture_of(entry, source) ? kSameArchitecture : 0) +
-         (entry.descriptor == source.descriptor ? kSameDescriptor : 0);
+         (entry.descriptor == source.descriptor ? kSameDescriptor : 0) + (entry.code == source.code ? kSameCode : 0);
 }
 
 std::vector<std::string> differences_of_inputs(const Artifact& entry, const std::vector<NamedInput>& wanted) {

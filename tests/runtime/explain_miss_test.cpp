@@ -74,6 +74,21 @@ TEST_F(ExplainMissTest, AnotherArchitecturesEntryIsNamedIfThereIsNoOther) {
   EXPECT_EQ(explanation_of(source_).nearest->descriptor, unlike.descriptor) << "the architecture comes first";
 }
 
+TEST_F(ExplainMissTest, OfTwoEntriesForAnotherArchitectureTheSameKindOfCodeIsNearer) {
+  codegen::KernelSource ptx = source_;
+  ptx.target = "sm_80";
+  ptx.code = codegen::Code::ptx;
+  codegen::KernelSource cubin = ptx;
+  cubin.code = codegen::Code::cubin;
+  const std::filesystem::path system = folder_.path() / "system";
+  Engine({.cache_dir = system.string()}, {}, compiler_).get(cubin);
+  store(ptx);  // in the folder that is asked first
+  Settings both = settings();
+  both.system_caches = {system.string()};
+  EXPECT_THAT(Engine(both, {}, compiler_).explain_miss(source_).differences,
+              ElementsAre("the entry is for sm_80, and no store has an entry for sm_90a"));
+}
+
 /// Everything in the folder with the time and the content of each file.
 std::map<std::string, std::pair<std::filesystem::file_time_type, std::string>> content_of(const std::string& folder) {
   std::map<std::string, std::pair<std::filesystem::file_time_type, std::string>> content;
