@@ -60,9 +60,12 @@ std::unique_ptr<const BundleBytes> open_bundle_file(const std::filesystem::path&
   File file;
   FileFacts facts;
   if (const int error = open_regular(path, file, facts); error != 0) {
-    const std::string rule = error == kNoRegularFile
-                                 ? "it is not a regular file"
-                                 : fmt::format("it cannot be opened: {}", std::generic_category().message(error));
+    std::error_code ignored;
+    const char* const kind = std::filesystem::is_symlink(path, ignored)
+                                 ? "it is a symbolic link, whose target others may choose"
+                                 : "it is not a regular file";
+    const std::string rule =
+        error == kNoRegularFile ? kind : fmt::format("it cannot be opened: {}", std::generic_category().message(error));
     throw Failure(Status::io_error, fmt::format("bundle {}", path.string()), rule, "give the path of a bundle");
   }
   return std::make_unique<FileBytes>(std::move(file), facts);

@@ -133,7 +133,8 @@ TEST_F(BundleStoreTest, ABundleThatCannotBeUsedIsAnEmptyStoreWithAReason) {
   EXPECT_EQ(loads(none), 0u);
   EXPECT_THAT(in_memory("text").report().trouble, HasSubstr("too short"));
   std::filesystem::create_symlink(folder_.path() / "none", path_);
-  EXPECT_THAT(BundleStore(path_, {}, {}, lines_.sink()).report().trouble, HasSubstr("not a regular file"));
+  EXPECT_THAT(BundleStore(path_, {}, {}, lines_.sink()).report().trouble,
+              HasSubstr("it is a symbolic link, whose target others may choose; give the path of a bundle"));
   EXPECT_EQ(lines_.all().size(), 3u);
 }
 
