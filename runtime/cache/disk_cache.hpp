@@ -121,8 +121,9 @@ class DiskCache final : public Store {
   /// suffice, and the staging and lock files of dead processes. An entry whose key is being compiled stays. A process
   /// that has loaded an entry keeps its code, because it holds a copy. Deletes nothing while another process prunes.
   CacheStats prune(const CacheLimits& limits) const;
-  /// Prunes to the limits of the options, at most once in ten minutes for all processes. A failure is logged as a
-  /// warning. Call this function after a compile, and without a lock, because it looks at all files.
+  /// Prunes to the limits of the options, at most once in ten minutes for all processes. Without limits only the files
+  /// of dead processes are deleted, at most once a day. A failure is logged as a warning. Call this function after a
+  /// compile, and without a lock, because it looks at all files.
   void prune_if_due() const;
   /// Reads the names and sizes of all files, and no content.
   CacheStats stats() const;

@@ -21,6 +21,8 @@ constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
 /// The time of the last use is exact to an hour, so that most hits write nothing.
 constexpr std::int64_t kUseStep = 3600 * kNanosecondsPerSecond;
 constexpr std::int64_t kPruneStep = 600 * kNanosecondsPerSecond;
+/// Without limits only what dead processes left is deleted.
+constexpr std::int64_t kCleanStep = 24 * 3600 * kNanosecondsPerSecond;
 
 /// An entry's file, as prune() sees it.
 struct Used {
@@ -207,14 +209,20 @@ CacheStats DiskCache::prune(const CacheLimits& limits) const {
 
 /// A file's time says when a process pruned the folder last, so that processes share the work.
 void DiskCache::prune_if_due() const {
-  if (!writable_ || !options_.limits.any()) return;
+  if (!writable_) return;
+  const std::int64_t step = options_.limits.any() ? kPruneStep : kCleanStep;
   try {
     const fs::path marker = schema_folder(folder_) / kPruneMarker;
     FileFacts facts;
     const std::int64_t now = file_clock_now();
-    if (read_facts(marker, facts) == 0 && facts.modified <= now && now - facts.modified < kPruneStep) return;
+    if (read_facts(marker, facts) == 0 && facts.modified <= now && now - facts.modified < step) return;
     if (publish_file(marker, "").error != 0) return;
-    prune(options_.limits);
+    if (options_.limits.any()) {
+      prune(options_.limits);
+    } else {  // reads names only
+      for (const fs::path& path : known_files(folder_, options_.trust, Layouts::current_and_older))
+        remove_leftover(path);
+    }
   } catch (const std::exception& error) {
     warn(fmt::format("disk cache {}: it was not pruned: {}", folder_.string(), error.what()));
   }

@@ -44,7 +44,7 @@ class KillTest : public DiskCacheFaultTest {
     EXPECT_EQ(next.get(source_)->artifact().cubin.size(), source_.template_text.size());
     EXPECT_THAT(lines_.all(), IsEmpty()) << "step " << last;
     EXPECT_EQ(next.disk_cache().remove_damaged().size(), 0u);
-    EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "step " << last;
+    EXPECT_THAT(cache_files(), SizeIs(1)) << "step " << last;
     Engine reader = engine(cache_folder());
     reader.get(source_);
     EXPECT_EQ(reader.counters().disk_hits, 1u) << "step " << last;
@@ -127,10 +127,11 @@ class ThirtyKillsTest : public KillTest {
 };
 
 TEST_F(ThirtyKillsTest, TheNextStoreOfEachKeyCleansUpBesideIt) {
+  test::write_whole(marker(), "");  // another process has just cleaned up
   Engine next = engine(cache_folder());
   for (int i = 0; i < 30; ++i) next.get(test::small_source(std::to_string(i)));
   EXPECT_EQ(left().staging_files + left().lock_files, 0u);
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(30));
+  EXPECT_THAT(cache_files(), SizeIs(30));
   EXPECT_THAT(lines_.all(), IsEmpty());
 }
 
@@ -142,11 +143,25 @@ TEST_F(ThirtyKillsTest, PruneVerifyAndClearCleanUpEverywhere) {
     fs::copy(spare, cache_folder(), fs::copy_options::recursive);
     ASSERT_EQ(left().staging_files + left().lock_files, 80u);
     call(DiskCache(cache_folder(), {}));
-    EXPECT_THAT(test::files_ending(cache_folder(), ""), IsEmpty());
+    EXPECT_THAT(cache_files(), IsEmpty());
   };
   expect_clean_after([](const DiskCache& cache) { cache.prune({}); });
   expect_clean_after([](const DiskCache& cache) { cache.remove_damaged(); });
   expect_clean_after([](const DiskCache& cache) { cache.clear(); });
+}
+
+/// The sweep reads the names in all subfolders, so it comes after a compile and not often.
+TEST_F(ThirtyKillsTest, ACompileOfAnyKeyCleansUpEverywhereOnceADay) {
+  const fs::path spare = folder_.path() / "spare";
+  fs::copy(cache_folder() / "v2", spare, fs::copy_options::recursive);
+  engine(cache_folder()).get(test::small_source("another"));
+  EXPECT_EQ(left().staging_files + left().lock_files, 0u);
+  fs::copy(spare, cache_folder() / "v2", fs::copy_options::recursive | fs::copy_options::skip_existing);
+  engine(cache_folder()).get(test::small_source("a third"));
+  EXPECT_GT(left().staging_files + left().lock_files, 70u) << "the last sweep was not a day ago";
+  fs::last_write_time(marker(), fs::file_time_type::clock::now() - std::chrono::hours(25));
+  engine(cache_folder()).get(test::small_source("a fourth"));
+  EXPECT_EQ(left().staging_files + left().lock_files, 0u);
 }
 
 /// An engine with limits prunes after a compile, at most once in ten minutes.
@@ -167,8 +182,9 @@ TEST_F(DiskCacheFaultTest, ThirtyKillsLeaveNothingAfterTheNextStore) {
   }
   EXPECT_THAT(test::files_ending(cache_folder(), ".staging"), SizeIs(30));
   EXPECT_EQ(DiskCache(cache_folder(), {}).stats().staging_files, 30u);
+  test::write_whole(marker(), "");  // another process has just cleaned up
   engine(cache_folder()).get(source_);
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1));
+  EXPECT_THAT(cache_files(), SizeIs(1));
 }
 
 TEST_F(DiskCacheFaultTest, NoEntryTruncatedAtAny64thByteIsServed) {

@@ -219,7 +219,7 @@ TEST_F(DiskCacheFaultTest, AStoppedOwnerDelaysARequestByTheWaitAndFinishesLater)
   ASSERT_EQ(::kill(owner.process(), SIGCONT), 0);
   EXPECT_EQ(owner.join(), "");
   EXPECT_EQ(compiler_->compiles(), 2u);
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+  EXPECT_THAT(cache_files(), SizeIs(1)) << "the entry, and no lock or staging file";
 }
 
 /// The clock of the machine is set while a request waits.

@@ -183,7 +183,7 @@ class DiskCacheNetworkTest : public DiskCacheFaultTest {
 TEST_F(DiskCacheNetworkTest, WithSharedLocksAllClientsMakeOneCompile) {
   ask_from_all(Locks::shared);
   EXPECT_EQ(compiler_->compiles(), 1u);
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+  EXPECT_THAT(cache_files(), SizeIs(1)) << "the entry, and no lock or staging file";
 }
 
 TEST_F(DiskCacheNetworkTest, WithLocksPerClientEachClientMakesOneCompileAtMost) {

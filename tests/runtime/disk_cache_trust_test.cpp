@@ -61,7 +61,7 @@ TEST_F(SharedFolderTest, AFolderThatEverybodyCanWriteIsRefusedInOneSentence) {
   EXPECT_THAT(as(kAlice, [&] { return get_with(trusting("")); }),
               AllOf(HasSubstr("compiled; disk cache " + cache_folder().string()), HasSubstr("every user can write it"),
                     HasSubstr("cp -r"), HasSubstr("CUBIT_CACHE_TRUST"), HasSubstr("going on without")));
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), IsEmpty());
+  EXPECT_THAT(cache_files(), IsEmpty());
 }
 
 TEST_F(SharedFolderTest, AnotherUsersFolderIsRefused) {
@@ -218,7 +218,7 @@ TEST_F(GroupFolderTest, TwoUsersShareOneCompileAndCleanUp) {
   gate.open();
   for (test::Child& child : children) EXPECT_EQ(child.join(), "");
   EXPECT_EQ(slow->compiles(), 1u);
-  EXPECT_THAT(test::files_ending(cache_folder(), ""), SizeIs(1)) << "the entry, and no lock or staging file";
+  EXPECT_THAT(cache_files(), SizeIs(1)) << "the entry, and no lock or staging file";
 }
 
 /// Bob replaces, prunes and clears what Alice stored, because both may write the folder.

@@ -81,6 +81,14 @@ class DiskCacheFaultTest : public testing::Test {
     return cache_folder() / "v2" / artifact.key.hex().substr(0, 2) /
            (artifact_id(artifact.key, artifact.compiler) + ".cubit");
   }
+  /// The file whose time says when a process cleaned up in all subfolders last.
+  std::filesystem::path marker() const { return cache_folder() / "v2" / "pruned"; }
+  /// All files of the cache but marker().
+  std::vector<std::filesystem::path> cache_files() const {
+    std::vector<std::filesystem::path> files = test::files_ending(cache_folder(), "");
+    std::erase(files, marker());
+    return files;
+  }
   Engine engine(const std::filesystem::path& folder) {
     return Engine({.cache_dir = folder.string()}, lines_.sink(), compiler_);
   }
