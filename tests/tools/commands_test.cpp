@@ -264,6 +264,29 @@ TEST(Compile, OneFailureDoesNotStopTheOthers) {
   EXPECT_FALSE(json[1].contains("error"));
 }
 
+/// Of hundreds of missing kernels, hundreds of sentences would hide the commands.
+TEST(Compile, MissingKernelsAreListedInCommandsToPaste) {
+  const Program program;
+  const Result result =
+      program.run({"compile", "merge", "stream_copy", kSmall, "--arch", "sm_80,sm_90a", "--ptx", "--compile", "never"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cubit: merge for sm_80: no cache holds the kernel"));
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("stream_copy for")));
+  const std::string all = std::string(" 'merge' 'stream_copy' '") + kSmall + "'";
+  EXPECT_THAT(result.err, HasSubstr("11 more kernels are missing; these commands compile all of them:\n"
+                                    "  cubit compile" +
+                                    all +
+                                    " --arch sm_80 --ptx\n"
+                                    "  cubit compile" +
+                                    all +
+                                    " --arch sm_90a --ptx\n"
+                                    "  cubit compile" +
+                                    all +
+                                    " --arch sm_80\n"
+                                    "  cubit compile" +
+                                    all + " --arch sm_90a\n"));
+}
+
 TEST(Compile, VerboseShowsTheLog) {
   const Program program;
   SKIP_WITHOUT_COMPILER(program);

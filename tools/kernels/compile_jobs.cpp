@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -68,6 +69,9 @@ CompileResult compile_one(const CompileJob& job, const Engine& engine) {
     const auto cubin = kernel.cubin();
     result.cubin.assign(cubin.begin(), cubin.end());
     result.handle = std::move(kernel);
+  } catch (const Error& error) {
+    result.error = error.what();
+    result.missing = error.code() == CUBIT_NOT_CACHED;
   } catch (const std::exception& error) {
     result.error = error.what();
   }
@@ -104,6 +108,22 @@ std::vector<std::string> table_row(const CompileResult& result) {
           number("cubin_bytes"),
           fmt::format("{:.1f}", result.milliseconds),
           result.compiled ? "compiled" : "cached"};
+}
+
+/// One command per architecture and kind of code, each on its own line.
+std::string commands_for_missing(const std::vector<CompileResult>& results) {
+  constexpr std::string_view kPtx = "cpu:";
+  std::map<std::string, std::string> descriptors;  // by architecture
+  for (const CompileResult& result : results) {
+    if (result.missing) descriptors[result.job.architecture] += " '" + result.job.descriptor + "'";
+  }
+  std::string commands;
+  for (const auto& [architecture, texts] : descriptors) {
+    const bool is_ptx = architecture.starts_with(kPtx);
+    commands += fmt::format("\n  cubit compile{} --arch {}{}", texts, architecture.substr(is_ptx ? kPtx.size() : 0),
+                            is_ptx ? " --ptx" : "");
+  }
+  return commands;
 }
 
 }  // namespace
@@ -221,10 +241,16 @@ std::string compile_table(const std::vector<CompileResult>& results) {
 
 int report_failures(const std::vector<CompileResult>& results, Context& context) {
   int exit_code = kExitGood;
+  std::size_t missing = 0;
   for (const CompileResult& result : results) {
     if (result.error.empty()) continue;
-    context.console.say_log(result.error);
     exit_code = kExitWorkFailed;
+    if (result.missing && ++missing > 1) continue;
+    context.console.say_log(result.error);
+  }
+  if (missing > 1) {
+    context.console.say_log(fmt::format("{} more {} missing; these commands compile all of them:{}", missing - 1,
+                                        missing == 2 ? "kernel is" : "kernels are", commands_for_missing(results)));
   }
   return exit_code;
 }

@@ -22,6 +22,7 @@ struct CompileJob {
 struct CompileResult {
   CompileJob job;
   std::string error;      ///< empty if the job succeeded
+  bool missing = false;   ///< the job failed because no store has the kernel and the engine may not compile
   bool compiled = false;  ///< true if this call compiled the kernel, false if a cache had it
   double milliseconds = 0;
   nlohmann::json kernel;  ///< the JSON of cubit_kernel_describe
@@ -57,7 +58,8 @@ std::string failure_table(const std::vector<CompileResult>& results);
 
 std::string compile_table(const std::vector<CompileResult>& results);
 
-/// Prints each different error once on standard error. Returns the exit code.
+/// Prints each different error once on standard error. If several kernels are missing, prints the error of the first
+/// missing kernel and the commands that compile all missing kernels. Returns the exit code.
 int report_failures(const std::vector<CompileResult>& results, Context& context);
 
 }  // namespace cubit::tools
