@@ -232,10 +232,11 @@ Json explain_json(const ops::Specialisation& specialisation) {
 }  // namespace
 
 Json device_json(const std::string& name, const runtime::DeviceFacts& facts) {
-  const int per_clock = facts.architecture == nullptr ? 0 : codegen::tensor_operations_per_clock(*facts.architecture);
+  const int per_clock = codegen::tensor_operations_per_clock(*facts.architecture);
   return {{"name", name},
           {"description", facts.name},
-          {"architecture", facts.architecture == nullptr ? std::string_view{} : facts.architecture->name},
+          {"architecture", facts.architecture->name},
+          {"target", runtime::target_for(facts)},
           {"multiprocessors", facts.multiprocessors},
           {"memory_bytes", facts.memory_bytes},
           {"l2_bytes", facts.l2_bytes},

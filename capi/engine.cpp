@@ -152,7 +152,10 @@ std::vector<runtime::Device*> devices_of(cubit_device* const* handles, std::size
 }  // namespace
 
 CodeTarget target_of(const char* given) {
-  if (given == nullptr) return {*runtime::current_cuda_device().facts().architecture, codegen::Code::cubin};
+  if (given == nullptr) {
+    const runtime::DeviceFacts& facts = runtime::current_cuda_device().facts();
+    return {*facts.architecture, facts.code};
+  }
   const std::string_view name = given;
   if (!name.starts_with(runtime::kCpuPrefix)) return {codegen::find_architecture(name), codegen::Code::cubin};
   return {codegen::find_architecture(name.substr(runtime::kCpuPrefix.size())), codegen::Code::ptx};
@@ -202,6 +205,10 @@ cubit_status cubit_engine_is_cached(cubit_engine* engine, const char* descriptor
     require(engine, "cubit_engine_is_cached: engine");
     require(descriptor, "cubit_engine_is_cached: descriptor");
     require(cached, "cubit_engine_is_cached: cached");
+    if (architecture == nullptr) {
+      *cached = engine->session.is_cached_for(descriptor, runtime::current_cuda_device().facts()) ? 1 : 0;
+      return;
+    }
     const CodeTarget target = target_of(architecture);
     *cached = engine->session.is_cached(descriptor, target.architecture, target.code) ? 1 : 0;
   });
@@ -214,6 +221,10 @@ cubit_status cubit_engine_get(cubit_engine* engine, const char* descriptor, cons
     *kernel = nullptr;
     require(engine, "cubit_engine_get: engine");
     require(descriptor, "cubit_engine_get: descriptor");
+    if (architecture == nullptr) {
+      *kernel = to_handle(engine->session.get_for(descriptor, runtime::current_cuda_device().facts()));
+      return;
+    }
     const CodeTarget target = target_of(architecture);
     *kernel = to_handle(engine->session.get(descriptor, target.architecture, target.code));
   });

@@ -144,6 +144,18 @@ const Architecture& architecture_of_device(int major, int minor) {
   return *best;
 }
 
+bool ptx_runs_on(const Architecture& code, int capability) {
+  return code.variant == '\0' ? code.capability <= capability : code.capability == capability;
+}
+
+const Architecture& ptx_architecture_of_device(int major, int minor) {
+  const auto is_older = [&](const Architecture& row) {
+    return row.variant == '\0' && ptx_runs_on(row, major * 10 + minor);
+  };
+  const auto newest = std::find_if(kArchitectures.rbegin(), kArchitectures.rend(), is_older);
+  return newest == kArchitectures.rend() ? architecture_of_device(major, minor) : *newest;
+}
+
 int tensor_operations_per_clock(const Architecture& architecture) {
   struct Rate {
     int capability;

@@ -72,6 +72,15 @@ const Architecture& architecture_of_device(int major, int minor);
 /// code for sm_86 does not run on sm_87.
 bool runs_on(const Architecture& code, const Architecture& device);
 
+/// Whether a driver compiles PTX for `code` on a device of compute capability `capability` (90 for 9.0). PTX without a
+/// variant serves every later device ("CUDA C++ Programming Guide", "Just-in-Time Compilation"). PTX of an "a" or "f"
+/// target counts for exactly its own capability here.
+bool ptx_runs_on(const Architecture& code, int capability);
+
+/// Returns the newest row without a variant whose PTX runs on a device of compute capability major.minor, for devices
+/// that architecture_of_device() does not know. If there is no such row, throws what architecture_of_device() throws.
+const Architecture& ptx_architecture_of_device(int major, int minor);
+
 /// How many blocks of this shape one SM holds at once; 0 if a block does not fit. The hardware allocates registers per
 /// warp in units of 256. `registers_per_thread` is rounded up to a multiple of 8.
 int resident_blocks(const Architecture& architecture, int threads, int registers_per_thread, int shared_memory);

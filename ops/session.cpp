@@ -42,6 +42,11 @@ std::vector<std::exception_ptr> errors_in_parallel(std::size_t count, const Body
   return errors;
 }
 
+/// Whether no store has the kernel, and the engine may not or cannot compile it.
+bool is_missing(const Failure& failure) {
+  return failure.status() == Status::not_cached || failure.status() == Status::compiler_unavailable;
+}
+
 bool is_not_cached(const std::exception_ptr& error) {
   if (!error) return false;
   try {
@@ -76,6 +81,25 @@ void throw_if_not_cached(const runtime::Engine& engine, const std::vector<std::e
     throw Failure(failure.status(), fmt::format("preparing {} for {}: {}", text, device.facts().name, failure.given()),
                   failure.rule(), failure.remedy());
   }
+}
+
+/// Whether the descriptor has kernels that were planned for `planned`, and `device` has the shared memory and the
+/// clusters that they need.
+bool fits(std::string_view text, const codegen::Architecture& planned, const codegen::Architecture& device) {
+  try {
+    const auto sources = Session::sources(text, planned);
+    return std::all_of(sources.begin(), sources.end(), [&](const codegen::KernelSource& source) {
+      return source.launch.dynamic_shared_memory <= device.shared_memory_per_block &&
+             source.launch.cluster_blocks <= std::max(1, device.cluster_blocks);
+    });
+  } catch (const Failure&) {  // no kernel family serves this architecture
+    return false;
+  }
+}
+
+void load(const OperatorKernel& kernel, runtime::Device& device) {
+  const runtime::CurrentDevice current(device);
+  for (std::size_t i = 0; i < kernel.member_count(); ++i) kernel.member(i).kernel->prepare(device);
 }
 
 /// One kernel to make and load on one device.
@@ -114,6 +138,51 @@ KernelHandle Session::get(std::string_view text, const codegen::Architecture& ar
   return kernel;
 }
 
+KernelHandle Session::get_for(std::string_view text, const runtime::DeviceFacts& device) {
+  if (KernelHandle known = find({device.architecture, text, device.code})) return known;
+  if (KernelHandle known = find_substitute(text, device)) return known;
+  try {
+    return get(text, *device.architecture, device.code);
+  } catch (const Failure& failure) {
+    if (!is_missing(failure)) throw;
+    if (KernelHandle older = make_substitute(text, device)) return older;
+    throw;
+  }
+}
+
+KernelHandle Session::find_substitute(std::string_view text, const runtime::DeviceFacts& device) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = substitutes_.find(SpellingView{device.architecture, text, device.code});
+  return found == substitutes_.end() ? KernelHandle() : found->second;
+}
+
+/// Returns true if this is the first such request, so that threads that make one set warn once.
+bool Session::remember_substitute(const SpellingView& request, const KernelHandle& kernel) {
+  if (request.text.size() > kMaxAliasLength) return true;
+  const std::lock_guard lock(mutex_);
+  if (substitutes_.size() == kMaxAliases) return true;
+  return substitutes_.try_emplace({request.architecture, std::string(request.text), request.code}, kernel).second;
+}
+
+KernelHandle Session::make_substitute(std::string_view text, const runtime::DeviceFacts& device) {
+  if (device.capability == 0) return {};
+  const auto rows = codegen::architectures();
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (row->variant != '\0' || !codegen::ptx_runs_on(*row, device.capability)) continue;
+    if (!fits(text, *row, *device.architecture) || !is_cached(text, *row, codegen::Code::ptx)) continue;
+    KernelHandle kernel = get(text, *row, codegen::Code::ptx);
+    if (runtime::trouble_on(kernel->member(0).kernel->artifact(), device)) continue;
+    if (remember_substitute({device.architecture, text, device.code}, kernel)) {
+      engine_.log(runtime::LogLevel::warning,
+                  fmt::format("{}: no store has code for {}; the driver compiles PTX for {} instead, which is slower "
+                              "than a kernel for this GPU",
+                              kernel->descriptor, device.name, row->name));
+    }
+    return kernel;
+  }
+  return {};
+}
+
 KernelHandle Session::get(const codegen::KernelSource& source) {
   return counted(source.descriptor, engine_.get(source), nullptr);
 }
@@ -133,6 +202,11 @@ bool Session::is_cached(std::string_view text, const codegen::Architecture& arch
   const std::vector<codegen::KernelSource> wanted = sources(text, architecture, code);
   return std::all_of(wanted.begin(), wanted.end(),
                      [&](const codegen::KernelSource& source) { return engine_.is_cached(source); });
+}
+
+bool Session::is_cached_for(std::string_view text, const runtime::DeviceFacts& device) {
+  return is_cached(text, *device.architecture, device.code) || find_substitute(text, device) ||
+         make_substitute(text, device);
 }
 
 KernelHandle Session::find(const SpellingView& spelling) {
@@ -198,14 +272,19 @@ void Session::prepare(std::span<const std::string_view> texts, std::span<runtime
   for (const std::string_view text : texts) {
     for (runtime::Device* device : devices) add_jobs(jobs, text, *device);
   }
-  const auto get_for = [&](std::string_view text, const runtime::DeviceFacts& facts) {
-    return get(text, *facts.architecture, facts.code);
-  };
   const auto errors = errors_in_parallel(jobs.size(), [&](std::size_t index) {
-    runtime::Device& device = *jobs[index].device;
-    const KernelHandle kernel = get_for(jobs[index].member, device.facts());
-    const runtime::CurrentDevice current(device);
-    for (std::size_t i = 0; i < kernel->member_count(); ++i) kernel->member(i).kernel->prepare(device);
+    const PrepareJob& job = jobs[index];
+    const runtime::DeviceFacts& facts = job.device->facts();
+    // A set of an older architecture has other members.
+    if (const KernelHandle older = find_substitute(job.text, facts)) return load(*older, *job.device);
+    try {
+      load(*get(job.member, *facts.architecture, facts.code), *job.device);
+    } catch (const Failure& failure) {
+      if (!is_missing(failure)) throw;
+      const KernelHandle older = make_substitute(job.text, facts);
+      if (!older) throw;
+      load(*older, *job.device);
+    }
   });
   throw_if_not_cached(engine_, errors, [&](std::size_t index) {
     const runtime::DeviceFacts& facts = jobs[index].device->facts();

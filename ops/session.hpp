@@ -123,6 +123,10 @@ class Session {
   /// under a shared lock.
   KernelHandle get(std::string_view text, const codegen::Architecture& architecture,
                    codegen::Code code = codegen::Code::cubin);
+  /// The kernel of a descriptor for a device. If no store has the code and the engine may not or cannot compile it, a
+  /// GPU gets PTX that a store holds for an older architecture, with a warning. The driver compiles the PTX when the
+  /// kernel is loaded. The newest such architecture is taken that has all kernels of the descriptor.
+  KernelHandle get_for(std::string_view text, const runtime::DeviceFacts& device);
   /// The kernel of a user's own source, without a Specialisation.
   KernelHandle get(const codegen::KernelSource& source);
 
@@ -130,6 +134,10 @@ class Session {
   /// store. Throws as get() does for a wrong descriptor.
   bool is_cached(std::string_view text, const codegen::Architecture& architecture,
                  codegen::Code code = codegen::Code::cubin);
+
+  /// True if get_for() of the same arguments would compile nothing. PTX of an older architecture counts if get_for()
+  /// would take it; the call then reads the PTX.
+  bool is_cached_for(std::string_view text, const runtime::DeviceFacts& device);
 
   /// The sources of the descriptor's kernels: of all members of a set.
   static std::vector<codegen::KernelSource> sources(std::string_view text, const codegen::Architecture& architecture,
@@ -175,6 +183,9 @@ class Session {
                     codegen::Code code);
   KernelHandle make_set(std::string_view canonical, const std::vector<std::string>& members, const Operator& op,
                         const codegen::Architecture& architecture, codegen::Code code);
+  KernelHandle find_substitute(std::string_view text, const runtime::DeviceFacts& device) const;
+  bool remember_substitute(const SpellingView& request, const KernelHandle& kernel);
+  KernelHandle make_substitute(std::string_view text, const runtime::DeviceFacts& device);
   KernelHandle remember(const SpellingView& canonical, const KernelHandle& kernel);
   void remember_alias(const SpellingView& spelling, const KernelHandle& kernel);
 
@@ -182,6 +193,7 @@ class Session {
   mutable std::shared_mutex mutex_;
   std::unordered_map<Spelling, KernelHandle, Hash, Equal> kernels_;
   std::size_t aliases_ = 0;
+  std::unordered_map<Spelling, KernelHandle, Hash, Equal> substitutes_;  ///< PTX of older architectures, by the request
 };
 
 }  // namespace cubit::ops

@@ -21,6 +21,7 @@ namespace cubit::runtime {
 /// Facts that never change while the device exists. Grids, splits and workspace sizes depend on these facts alone.
 struct DeviceFacts {
   std::string name;  ///< "NVIDIA H200"
+  /// Of a GPU that cubit does not know: the newest architecture whose PTX runs there. `code` is then Code::ptx.
   const codegen::Architecture* architecture = nullptr;
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
@@ -28,8 +29,9 @@ struct DeviceFacts {
   int clock_khz = 0;                          ///< highest SM clock; 0 for a CPU device
   std::int64_t memory_bytes_per_second = 0;   ///< computed from memory clock and bus width; 0: not known
   int memory_bus_bits = 0;                    ///< width of the memory bus; 0: not known
+  int capability = 0;                         ///< compute capability times 10: 90 for 9.0; 0 for a CPU device
   int driver_version = 0;                     ///< as the driver reports it: 13000 for 13.0; 0 for a CPU device
-  codegen::Code code = codegen::Code::cubin;  ///< the kind of code that load() accepts
+  codegen::Code code = codegen::Code::cubin;  ///< the kind of code to request; a GPU also loads PTX
 };
 
 /// Grid, block and launch attributes of one launch.

@@ -242,6 +242,11 @@ const Compiler& Engine::compiler() {
   return need_compiler();
 }
 
+void Engine::log(LogLevel level, std::string_view line) {
+  const LogQueue::Emission emission(lines_);
+  lines_.keep(level, line);
+}
+
 Counters Engine::counters() const {
   return {.memory_hits = memory_hits_,
           .disk_hits = disk_hits_,

@@ -94,6 +94,9 @@ class Engine {
   /// Counts a hit in the table of the layer above, which answered the request without calling get().
   void count_memory_hit() noexcept { memory_hits_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// Logs a line of the layer above.
+  void log(LogLevel level, std::string_view line);
+
   /// True if the engine was given public keys.
   bool loads_only_signed() const { return !signers_.empty(); }
 

@@ -8,21 +8,24 @@
 namespace cubit::runtime {
 namespace {
 
-void check_architecture(const Artifact& artifact, const DeviceFacts& device) {
-  if (artifact.code != device.code) {
-    const bool is_ptx = artifact.code == codegen::Code::ptx;
-    throw Failure(Status::unsupported, artifact.descriptor,
-                  fmt::format("{} runs on {}, and not on {}", is_ptx ? "PTX" : "a cubin",
-                              is_ptx ? "the CPU device" : "a GPU", device.name),
-                  fmt::format("get the kernel for {}{}", is_ptx ? "" : "cpu:", artifact.target));
-  }
-  const codegen::Architecture& code = codegen::find_architecture(artifact.target);
-  if (device.architecture == nullptr || codegen::runs_on(code, *device.architecture)) return;
-  throw Failure(Status::unsupported, artifact.descriptor,
-                fmt::format("code for {} does not run on {}, which is {}", artifact.target, device.name,
-                            device.architecture->name),
-                fmt::format("get the kernel for {}{}", artifact.code == codegen::Code::ptx ? "cpu:" : "",
-                            device.architecture->name));
+Failure not_for(const Artifact& artifact, const DeviceFacts& device) {
+  return {Status::unsupported, artifact.descriptor,
+          fmt::format("{} for {} does not run on {}, which is {}", artifact.code == codegen::Code::ptx ? "PTX" : "code",
+                      artifact.target, device.name, device.architecture->name),
+          "get the kernel for " + target_for(device)};
+}
+
+/// A driver compiles PTX of toolkits up to its own version.
+std::optional<Failure> trouble_with_ptx(const Artifact& artifact, const DeviceFacts& device) {
+  if (!codegen::ptx_runs_on(codegen::find_architecture(artifact.target), device.capability))
+    return not_for(artifact, device);
+  const CompilerVersion& compiler = artifact.compiler;
+  if (1000 * compiler.major + 10 * compiler.minor <= device.driver_version) return std::nullopt;
+  return Failure(
+      Status::unsupported, artifact.descriptor,
+      fmt::format("the driver of {} compiles PTX of CUDA {}.{} and older, and NVRTC {} made this PTX", device.name,
+                  device.driver_version / 1000, device.driver_version % 1000 / 10, compiler.text()),
+      "install a newer driver, or compile with an older NVRTC");
 }
 
 Failure not_resident(const Artifact& artifact, const DeviceFacts& device) {
@@ -33,13 +36,30 @@ Failure not_resident(const Artifact& artifact, const DeviceFacts& device) {
 
 }  // namespace
 
+std::string target_for(const DeviceFacts& device) {
+  return fmt::format("{}{}", device.code == codegen::Code::ptx ? "cpu:" : "", device.architecture->name);
+}
+
+std::optional<Failure> trouble_on(const Artifact& artifact, const DeviceFacts& device) {
+  const bool is_gpu = device.capability != 0;
+  if (is_gpu && artifact.code == codegen::Code::ptx) return trouble_with_ptx(artifact, device);
+  if (artifact.code != device.code) {
+    return Failure(Status::unsupported, artifact.descriptor,
+                   is_gpu ? fmt::format("{}, which cubit does not know, runs no cubin", device.name)
+                          : fmt::format("a cubin runs on a GPU, and not on {}", device.name),
+                   "get the kernel for " + (is_gpu ? target_for(device) : "cpu:" + artifact.target));
+  }
+  if (codegen::runs_on(codegen::find_architecture(artifact.target), *device.architecture)) return std::nullopt;
+  return not_for(artifact, device);
+}
+
 Kernel::Kernel(Artifact artifact, codegen::LaunchFacts launch) : artifact_(std::move(artifact)), launch_(launch) {}
 
 const LoadedKernel& Kernel::prepare(Device& device) {
   if (const LoadedKernel* ready = find(device)) return *ready;
   const std::lock_guard lock(loading_);
   if (const LoadedKernel* ready = find(device)) return *ready;
-  check_architecture(artifact_, device.facts());
+  if (const auto trouble = trouble_on(artifact_, device.facts())) throw Failure(*trouble);
   Residency& residency = residencies_[static_cast<std::size_t>(device.slot())];
   residency.owner = device.load(artifact_, launch_);
   residency.code.store(residency.owner.get(), std::memory_order_relaxed);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "codegen/kernel_source.hpp"
 #include "runtime/cache/artifact.hpp"
@@ -15,6 +17,13 @@ namespace cubit::runtime {
 
 inline constexpr int kMaxDevices = 64;    ///< live CUDA contexts per process: the first slots
 inline constexpr int kMaxCpuDevices = 8;  ///< live CPU devices per process: the slots after those of CUDA contexts
+
+/// What to request for a device: "sm_90a" for a cubin, "cpu:sm_90a" for PTX.
+std::string target_for(const DeviceFacts& device);
+
+/// Why the code does not run on the device, or nothing if it does. A GPU runs cubins, and PTX that its driver compiles
+/// when the code is loaded. A CPU device runs PTX.
+std::optional<Failure> trouble_on(const Artifact& artifact, const DeviceFacts& device);
 
 /// Compiled code and its residency on devices. All requests for the same kernel share one object. A Kernel may outlive
 /// its engine.
@@ -26,7 +35,7 @@ class Kernel {
   const codegen::LaunchFacts& launch_facts() const { return launch_; }
 
   /// Loads the code on `device`, whose context must be current, unless the code is loaded already. Thread-safe. Throws
-  /// Failure(unsupported) if the code is for another architecture or of the wrong kind (cubin or PTX).
+  /// the Failure(unsupported) of trouble_on().
   const LoadedKernel& prepare(Device& device);
   bool resident(const Device& device) const { return find(device) != nullptr; }
 

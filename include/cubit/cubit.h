@@ -64,15 +64,16 @@ CUBIT_API cubit_status cubit_operators(const char** json);
  * true if the architecture has the instruction; `bulk_copy` stands for cp.async.bulk and `register_transfer` for
  * setmaxnreg. */
 CUBIT_API cubit_status cubit_architectures(const char** json);
-/* Lists the devices of this machine as JSON: {devices: [{name: "cuda:0", description, architecture, multiprocessors,
- * memory_bytes, l2_bytes, clock_khz, tensor_operations_per_second, memory_bytes_per_second, driver_version}], trouble,
- * cpu: {name: "cpu:sm_80", trouble}}.
+/* Lists the devices of this machine as JSON: {devices: [{name: "cuda:0", description, architecture, target,
+ * multiprocessors, memory_bytes, l2_bytes, clock_khz, tensor_operations_per_second, memory_bytes_per_second,
+ * driver_version}], trouble, cpu: {name: "cpu:sm_80", trouble}}.
  *
  * `devices` holds the GPUs; `trouble` is "" or says why the list is empty. A GPU that cubit cannot use is listed as
- * {name, trouble}. `tensor_operations_per_second` counts multiplications plus additions of dense fp16 operands, and is
- * 0 if the rate is not known. `cpu` is the CPU device. The CPU device executes every architecture; its `name` shows one
- * of the accepted names. `cpu.trouble` is "" or says why the CPU device cannot be used. The call opens libcubit_cpu to
- * find out. */
+ * {name, trouble}. `target` is what to request for the device: "sm_90a", or "cpu:sm_121" for a GPU that is newer than
+ * this version of cubit. The driver compiles PTX of `architecture` for such a GPU. `tensor_operations_per_second`
+ * counts multiplications plus additions of dense fp16 operands, and is 0 if the rate is not known. `cpu` is the CPU
+ * device. The CPU device executes every architecture; its `name` shows one of the accepted names. `cpu.trouble` is ""
+ * or says why the CPU device cannot be used. The call opens libcubit_cpu to find out. */
 CUBIT_API cubit_status cubit_devices(const char** json);
 
 /* Returns the canonical text of `descriptor`: fields in their fixed order, without fields that have default values. */
@@ -298,6 +299,10 @@ CUBIT_API cubit_status cubit_engine_explain_miss(cubit_engine* engine, const cha
 
 /* Returns the kernel of `descriptor` for `architecture`. `architecture` is a name such as "sm_90a", "cpu:sm_90a" for
  * the CPU device of that name, or NULL for the device of the current CUDA context.
+ *
+ * For NULL the engine takes PTX of an older architecture from a store, with a warning, if no store has code for the
+ * device's own architecture and the engine may not or cannot compile. The driver compiles the PTX when the kernel is
+ * loaded. cubit_engine_prepare does the same.
  *
  * The engine looks in memory, then in its stores, and then compiles with NVRTC. The call uses no stream and loads
  * nothing onto a device. The caller releases the kernel with cubit_kernel_release. On failure *kernel is NULL.

@@ -93,7 +93,7 @@ void launch(const OperatorKernel& kernel, runtime::Device& device, const void* a
     if (made.empty) return;
     runtime::Kernel& member = *kernel.member(made.member).kernel;
     // A check is free only where the counters are in this process's memory.
-    if (device.facts().code == codegen::Code::ptx && place.workspace_bytes > 0)
+    if (device.facts().capability == 0 && place.workspace_bytes > 0)
       device.require_zero(place.workspace, std::min(place.workspace_bytes, kWorkspaceCounterBytes), place.stream);
     const bool overlap = place.overlap && member.launch_facts().waits_for_previous;
     launch(member, device, made, overlap, place.stream);

@@ -56,7 +56,7 @@ def _native() -> tuple[ctypes.CDLL, Any]:
 def architecture_of(device: str) -> str:
     described = ctypes.c_char_p()
     _library.call("cubit_device_describe", _library.device(device).pointer, ctypes.byref(described))
-    return str(json.loads(described.value or b"{}")["architecture"])
+    return str(json.loads(described.value or b"{}")["target"])
 
 
 _prepared: dict[tuple[str, str], _library.Handle] = {}

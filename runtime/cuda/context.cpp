@@ -1,7 +1,9 @@
 // Implements ContextDevice: loading, launching, memory, streams and graphs through the CUDA driver.
 #include "runtime/cuda/context.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <string>
 
 #include "base/error.hpp"
 
@@ -124,12 +126,20 @@ void ContextDevice::leave() noexcept {
 std::unique_ptr<LoadedKernel> ContextDevice::load(const Artifact& artifact, const codegen::LaunchFacts& launch) {
   const RelaxedCapture relaxed(driver_);
   Library library = nullptr;
-  check(driver_, driver_.cuLibraryLoadData(&library, artifact.cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+  const void* code = artifact.cubin.data();
+  std::string ptx;  // the driver reads PTX up to a zero byte, which a store does not keep
+  if (artifact.code == codegen::Code::ptx) {
+    ptx.assign(static_cast<const char*>(code), artifact.cubin.size());
+    code = ptx.c_str();
+  }
+  check(driver_, driver_.cuLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0),
         "cuLibraryLoadData");
   auto kernel = std::make_unique<ContextKernel>(driver_, library);
   kernel->resolve(artifact.entry_point.c_str());
   const int fixed = artifact.resources.static_shared_memory;
-  const int most = std::max(launch.dynamic_shared_memory, launch.shared_memory_limit - fixed);
+  // The limit of a kernel that was planned for another architecture may exceed what this device has.
+  const int limit = std::min(launch.shared_memory_limit, facts_.architecture->shared_memory_per_block);
+  const int most = std::max(launch.dynamic_shared_memory, limit - fixed);
   if (most + fixed > kSharedMemoryWithoutOptIn) {
     kernel->allow_dynamic_shared_memory(most);
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -33,13 +34,23 @@ void add_memory_facts(DeviceFacts& facts, const Driver& driver, DeviceHandle dev
   facts.memory_bytes_per_second = 2 * 1000 * kilohertz * facts.memory_bus_bits / 8;
 }
 
+/// The driver compiles PTX for a GPU that is newer than cubit's table.
+void add_architecture(DeviceFacts& facts, int major, int minor) {
+  facts.capability = major * 10 + minor;
+  const auto rows = codegen::architectures();
+  const bool is_known = std::any_of(
+      rows.begin(), rows.end(), [&](const codegen::Architecture& row) { return row.capability == facts.capability; });
+  facts.code = is_known ? codegen::Code::cubin : codegen::Code::ptx;
+  facts.architecture =
+      is_known ? &codegen::architecture_of_device(major, minor) : &codegen::ptx_architecture_of_device(major, minor);
+}
+
 DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
   DeviceFacts facts;
   char name[256] = {};
   check(driver, driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName");
   facts.name = name;
-  facts.architecture = &codegen::architecture_of_device(attribute(driver, kCapabilityMajor, device),
-                                                        attribute(driver, kCapabilityMinor, device));
+  add_architecture(facts, attribute(driver, kCapabilityMajor, device), attribute(driver, kCapabilityMinor, device));
   facts.multiprocessors = attribute(driver, kMultiprocessorCount, device);
   facts.clock_khz = attribute(driver, kClockRate, device);
   add_memory_facts(facts, driver, device);

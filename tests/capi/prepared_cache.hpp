@@ -49,6 +49,11 @@ class PreparedCache {
     artifact.inputs = runtime::input_digests(source);
     artifact.resources.registers = source.code == codegen::Code::ptx ? 0 : 42;
     artifact.cubin.resize(64);
+    if (source.code == codegen::Code::ptx) {
+      const std::string text = "// " + source.descriptor + " for " + source.target;
+      artifact.cubin.assign(reinterpret_cast<const std::byte*>(text.data()),
+                            reinterpret_cast<const std::byte*>(text.data() + text.size()));
+    }
     return artifact;
   }
   const char* path() const { return path_.c_str(); }

@@ -39,9 +39,13 @@ Result cuDeviceTotalMem(std::size_t* bytes, DeviceHandle) {
   return kSuccess;
 }
 Result cuDeviceGetAttribute(int* value, int attribute, DeviceHandle) {
-  const std::map<int, int> values = {
-      {kClockRate, 1980000},   {kMemoryClockRate, 3201000}, {kGlobalMemoryBusWidth, 6144}, {kMultiprocessorCount, 132},
-      {kL2CacheSize, 1 << 20}, {kCapabilityMajor, 9},       {kCapabilityMinor, 0}};
+  const std::map<int, int> values = {{kClockRate, 1980000},
+                                     {kMemoryClockRate, 3201000},
+                                     {kGlobalMemoryBusWidth, 6144},
+                                     {kMultiprocessorCount, 132},
+                                     {kL2CacheSize, 1 << 20},
+                                     {kCapabilityMajor, state().capability[0]},
+                                     {kCapabilityMinor, state().capability[1]}};
   const auto found = values.find(attribute);
   if (found == values.end() || state().unknown_attributes.count(attribute) != 0) return kInvalidValue;
   *value = found->second;

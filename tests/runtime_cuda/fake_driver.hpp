@@ -50,6 +50,7 @@ class Controls {
   virtual void fail(const char* function, int result) = 0;  ///< makes that function return `result`
   virtual void hide(const char* function) = 0;              ///< makes cuGetProcAddress not find the function
   virtual void forget_attribute(int attribute) = 0;         ///< makes all devices lack a CUdevice_attribute
+  virtual void set_capability(int major, int minor) = 0;    ///< of all devices; 9.0 after reset()
   virtual void shut_down() = 0;                             ///< makes every call return CUDA_ERROR_DEINITIALIZED
 
   virtual runtime::cuda::Context create_context(int device) = 0;     ///< pushes the context, as cuCtxCreate does
@@ -62,6 +63,7 @@ class Controls {
                                                                        ///< invalidated the capture
 
   virtual int loads() = 0;
+  virtual std::vector<std::string> loaded_ptx() = 0;  ///< the texts that were loaded, which begin with a comment
   virtual int unloads() = 0;
   virtual int allocations() = 0;  ///< live allocations
   virtual std::vector<LaunchRecord> launches() = 0;

@@ -11,6 +11,8 @@ Result cuLibraryLoadData(Library* library, const void* code, int*, void**, unsig
   if (current() == nullptr) return kInvalidContext;
   if (unsafe_call_forbidden()) return kCaptureUnsupported;
   if (code == nullptr) return kInvalidValue;
+  const auto* const text = static_cast<const char*>(code);
+  if (text[0] == '/') state().ptx.emplace_back(text);
   *library = static_cast<Library>(std::malloc(1));
   state().libraries.insert(*library);
   ++state().load_count;

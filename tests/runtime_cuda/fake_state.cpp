@@ -59,12 +59,14 @@ void State::reset(int count) {
   failures.clear();
   hidden.clear();
   unknown_attributes.clear();
+  capability = {9, 0};
   for (FakeContext& context : contexts) context.id = 0;
   primaries.clear();
   streams.clear();
   for (void* block : memory) std::free(block);
   memory.clear();
   load_count = unload_count = map_count = 0;
+  ptx.clear();
   launch_log.clear();
   launch_log.reserve(1024);  // a test counts the allocations of a launch
   limit_log.clear();

@@ -54,6 +54,7 @@ struct State final : Controls {
   std::map<std::string, Result, std::less<>> failures;
   std::set<std::string> hidden;
   std::set<int> unknown_attributes;
+  std::array<int, 2> capability = {9, 0};
   std::array<FakeContext, 256> contexts;
   unsigned long long next_id = 1;
   std::map<int, std::pair<FakeContext*, int>> primaries;  ///< device -> context and number of retains
@@ -61,6 +62,7 @@ struct State final : Controls {
   std::vector<std::unique_ptr<FakeFunction>> functions;
   std::set<void*> libraries;
   int load_count = 0;
+  std::vector<std::string> ptx;
   int unload_count = 0;
   int map_count = 0;
   std::set<void*> memory;
@@ -71,6 +73,7 @@ struct State final : Controls {
   void fail(const char* function, int result) override;
   void hide(const char* function) override { hidden.insert(function); }
   void forget_attribute(int attribute) override { unknown_attributes.insert(attribute); }
+  void set_capability(int major, int minor) override { capability = {major, minor}; }
   void shut_down() override { gone = true; }
   Context create_context(int device) override;
   void destroy_context(Context context) override;
@@ -79,6 +82,7 @@ struct State final : Controls {
   DriverStream blocking_stream() override;
   bool capture_valid(DriverStream stream) override;
   int loads() override { return load_count; }
+  std::vector<std::string> loaded_ptx() override { return ptx; }
   int unloads() override { return unload_count; }
   int encoded_maps() override { return map_count; }
   int allocations() override { return static_cast<int>(memory.size()); }

@@ -286,10 +286,7 @@ ChosenDevice choose_device(const ProblemOptions& options) {
   return open_device(name);
 }
 
-std::string kernel_target(const nlohmann::json& device) {
-  const auto name = device.at("name").get<std::string>();
-  return name.starts_with(kCpuPrefix) ? name : device.at("architecture").get<std::string>();
-}
+std::string kernel_target(const nlohmann::json& device) { return device.at("target").get<std::string>(); }
 
 std::string run_architecture(const ProblemOptions& options, const nlohmann::json& device) {
   if (!options.architectures) return kernel_target(device);
