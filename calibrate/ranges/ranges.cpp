@@ -76,7 +76,8 @@ double magnitude_of_count(const Density& density, double wanted) {
 
 /// Both ends in bins. An asymmetric range gives half of the values that are left out to each end.
 std::pair<double, double> percentile_range(const Density& density, Format format, double percentile) {
-  const double kept = percentile / 100;
+  // 99.9% of 1000 values are 999. The rounding of 0.999 to a binary fraction must not ask for one more.
+  const double kept = percentile < 100 ? percentile / 100 * (1 - 0x1p-50) : 1;
   if (is_symmetric(format)) {
     const double magnitude = magnitude_of_count(density, kept * density.total());
     return {-magnitude, magnitude};

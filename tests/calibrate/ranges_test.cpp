@@ -85,6 +85,15 @@ TEST(Ranges, MethodsClipAnOutlier) {
   EXPECT_LT(range_of(Method::mse).error, widest.error * 0.7);
 }
 
+TEST(Ranges, APercentileKeepsItsShareOfTheValues) {
+  std::vector<float> values(999, 1);  // 99.9% of 1000 values, although 99.9 / 100 * 1000 > 999 in binary
+  values.push_back(1000);
+  EXPECT_NEAR(choose_range(statistics_of(values), {Method::percentile, Format::int8, 99.9}).high, 1, 0.25);
+  for (float& value : values) value = -value;
+  values.insert(values.end(), 1000, 1);
+  EXPECT_NEAR(choose_range(statistics_of(values), {Method::percentile, Format::int8_asymmetric, 99.9}).low, -1, 0.25);
+}
+
 TEST(Ranges, NothingIsClippedWhereTheRangeHoldsAllValues) {
   const Statistics statistics = statistics_of({-0.3F, 0.1F, 0.7F, 1.1F});
   for (const Format format : kFormats) {

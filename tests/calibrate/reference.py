@@ -2,6 +2,7 @@
 docs/calibration.md, and independent of the C++ code: no prefix sums, no closed forms per level, no merging."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -131,13 +132,17 @@ def count_position(counts: np.ndarray, edges: np.ndarray, wanted: float) -> floa
     return float(edges[at] + (wanted - below[at]) / counts[at] * (edges[at + 1] - edges[at]))
 
 
+def kept_share(percentile: float) -> Fraction:
+    """The decimal number that was meant: 99.9% of 1000 values are 999, although 99.9 / 100 * 1000 > 999."""
+    return Fraction(str(percentile)) / 100
+
+
 def percentile_bins(counts: np.ndarray, form: str, percentile: float) -> tuple[float, float]:
-    total, kept = counts.sum(), percentile / 100
+    total, kept = int(counts.sum()), kept_share(percentile)
     if form == "int8_asymmetric":
-        edges = np.arange(-BINS, BINS + 1)
-        return (-count_position(counts[::-1], -edges[::-1], (1 + kept) / 2 * total),
-                count_position(counts, edges, (1 + kept) / 2 * total))
-    width = count_position(counts[BINS:] + counts[:BINS][::-1], np.arange(BINS + 1), kept * total)
+        edges, wanted = np.arange(-BINS, BINS + 1), float((1 + kept) / 2 * total)
+        return -count_position(counts[::-1], -edges[::-1], wanted), count_position(counts, edges, wanted)
+    width = count_position(counts[BINS:] + counts[:BINS][::-1], np.arange(BINS + 1), float(kept * total))
     return -width, width
 
 

@@ -126,8 +126,8 @@ class Reference(unittest.TestCase):
             with self.subTest(data=name):
                 found = self.run_on(values)["ranges"]
                 width = 2.0 ** reference.exponent_of(np.abs(values).max()) / reference.BINS
-                kept = PERCENTILE / 100
-                rank = lambda ordered, share: np.sort(ordered, axis=None)[int(np.ceil(share * ordered.size)) - 1]
+                kept = reference.kept_share(PERCENTILE)
+                rank = lambda ordered, share: np.sort(ordered, axis=None)[math.ceil(share * ordered.size) - 1]
                 self.assertLessEqual(abs(found["int8"]["percentile"]["high"] - rank(np.abs(values), kept)), width)
                 low, high = -rank(-values, (1 + kept) / 2), rank(values, (1 + kept) / 2)
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["low"] - min(low, 0)), width)
