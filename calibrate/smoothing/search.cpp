@@ -45,6 +45,9 @@ void quantise(const float* values, std::span<const float> factors, float largest
   }
 }
 
+/// Whether one error is less than another. An error is NaN if the products exceed the largest float.
+bool is_less(double error, double other) { return error < other || (std::isnan(other) && !std::isnan(error)); }
+
 }  // namespace
 
 struct SmoothSearch::State {
@@ -194,7 +197,7 @@ Smoothing SmoothSearch::search() const {
       if (alpha < 0 || alpha > 1) return;
       std::vector<float> factors = state_->factors(alpha);
       const double error = state_->error(factors);
-      if (error >= best.error) return;
+      if (!is_less(error, best.error)) return;
       best.alpha = alpha;
       best.factors = std::move(factors);
       best.error = error;
@@ -205,7 +208,7 @@ Smoothing SmoothSearch::search() const {
       attempt(middle - step);
       attempt(middle + step);
     }
-    if (best.error_before <= best.error) {
+    if (!is_less(best.error, best.error_before)) {
       best.alpha.reset();
       best.factors.assign(best.factors.size(), 1);
       best.error = best.error_before;

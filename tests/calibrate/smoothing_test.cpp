@@ -279,6 +279,17 @@ TEST(Smoothing, SearchIsNeverWorseThanOneHalf) {
   }
 }
 
+TEST(Smoothing, AnErrorThatIsNoNumberIsNeverTheLeast) {
+  // With alpha = 0 the input's scale exceeds the largest float.
+  SmoothSearch search({1e36, 1}, {1, 1});
+  const std::vector<std::int64_t> shape = {1, 2};
+  search.add_layer(tensor_of("F32", shape, std::vector<float>{1e5F, 1}), false);
+  EXPECT_TRUE(std::isnan(search.with_alpha(0).error));
+  const Smoothing found = search.search();
+  EXPECT_LE(found.error, found.error_half);
+  EXPECT_LE(found.error, found.error_before);
+}
+
 TEST(Smoothing, TheErrorIsThatOfInt8) {
   // The problem has one token and one output. The scale of the inputs is 1 and that of the weights is 2: 0.4 rounds to
   // 0, and 3 rounds to 4.
