@@ -105,6 +105,10 @@ void require_another_file(const std::string& option, const std::string& output, 
                  "give the name of another file");
 }
 
+void require_another_file(const std::string& option, const std::string& output, std::span<const std::string> inputs) {
+  for (const std::string& input : inputs) require_another_file(option, output, input);
+}
+
 OutputFile::OutputFile(const std::string& path) : path_(destination(path)) {
   remove_abandoned(path_);
   constexpr int kMostNames = 100;  // each attempt has a new name, so more would not help

@@ -10,8 +10,9 @@
 
 namespace cubit::tools {
 
-/// Throws BadInput if both paths lead to the same file. `option` is the option that named the output: "--output".
+/// Throws BadInput if `output` leads to the same file as an input. `option` named the output: "--output".
 void require_another_file(const std::string& option, const std::string& output, const std::string& input);
+void require_another_file(const std::string& option, const std::string& output, std::span<const std::string> inputs);
 
 /// An output file that appears completely or not at all. The constructor creates a temporary file next to the
 /// destination, so a folder that cannot be written is reported before the work begins. commit renames the temporary

@@ -1,13 +1,28 @@
 #include "files/output_folder.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "files/output_file.hpp"
 #include "files/text/error.hpp"
 #include "files/text/quote.hpp"
 
 namespace cubit::tools {
+namespace {
+
+/// A name that stays below the 255 bytes of file systems with a number, the suffix and the name of a temporary file.
+std::string file_name_of(std::string name) {
+  constexpr std::size_t kLongest = 200;
+  std::replace(name.begin(), name.end(), '/', '_');
+  if (name.size() <= kLongest) return name;
+  std::size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // inside a UTF-8 character
+  return name.substr(0, end);
+}
+
+}  // namespace
 
 void make_folder(const std::string& folder, const std::string& option) {
   std::error_code error;
@@ -31,6 +46,15 @@ void remove_file(const std::string& folder, const std::string& name) {
 
 void write_file(const std::string& folder, const std::string& name, std::string_view content) {
   OutputFile((std::filesystem::path(folder) / name).string()).commit_text(content);
+}
+
+PictureFolder::PictureFolder(std::string folder) : folder_(std::move(folder)) { make_folder(folder_, "--pictures"); }
+
+void PictureFolder::write(const std::string& name, std::string_view svg) {
+  const std::string first = file_name_of(name);
+  std::string unique = first;
+  for (int number = 2; !names_.insert(unique).second; ++number) unique = first + "_" + std::to_string(number);
+  write_file(folder_, unique + ".svg", svg);
 }
 
 }  // namespace cubit::tools

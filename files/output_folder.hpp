@@ -1,6 +1,7 @@
 // Writes several files into a folder, which is created if necessary.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,18 @@ void remove_file(const std::string& folder, const std::string& name);
 
 /// Replaces the file as OutputFile does: readers never see a part of it. Throws BadInput or WorkFailed.
 void write_file(const std::string& folder, const std::string& name, std::string_view content);
+
+/// The SVG files of a folder, each of which is named by a layer.
+class PictureFolder {
+ public:
+  /// Creates the folder if it does not exist. The message of a BadInput names --pictures.
+  explicit PictureFolder(std::string folder);
+  /// Writes NAME.svg. Slashes become underscores, and long names are cut. If the name is taken, a number follows it.
+  void write(const std::string& name, std::string_view svg);
+
+ private:
+  std::string folder_;
+  std::set<std::string> names_;
+};
 
 }  // namespace cubit::tools

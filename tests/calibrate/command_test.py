@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 LAYER = "model.layers.0.mlp.down_proj"
-TYPES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.int8): "I8"}
+TYPES = {np.dtype(np.float64): "F64", np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.int8): "I8"}
 
 
 def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -165,6 +165,52 @@ class Command(unittest.TestCase):
         refused("percentile 0", *output, "--percentile", "0")
         refused("names no activations", "--output", scales)
         refused("cannot be read", self.folder / "absent", "--output", scales)
+
+    def test_an_output_that_cannot_be_written_is_refused_first(self):
+        report, absent, file = self.folder / "report.json", self.folder / "absent" / "scales", self.folder / "file"
+        file.write_text("mine")
+        for arguments in (("--output", absent, "--report", report), ("--report", absent), ("--pictures", file)):
+            statistics = self.folder / "statistics"
+            self.run_cubit(self.activations, "--statistics", statistics, *arguments, code=2)
+            self.assertFalse(statistics.exists(), "the activations were read before")
+            self.assertFalse(report.exists())
+        self.assertEqual(file.read_text(), "mine")
+
+    def test_an_output_never_replaces_an_input_or_another_output(self):
+        batch, kept, other = self.activations / "1.safetensors", self.folder / "kept", self.folder / "other"
+        self.run_cubit(self.activations, "--statistics", kept)
+        other.symlink_to("kept")
+        before = {path: path.read_bytes() for path in (batch, kept)}
+        for path, arguments in ((batch, ("--output", batch)), (batch, ("--report", batch)),
+                                (kept, ("--statistics", kept, "--output", other)),
+                                (kept, ("--statistics", kept, "--report", other)), (kept, ("--merge", kept, "--output", other))):
+            activations = [] if "--merge" in arguments else [self.activations]
+            self.run_cubit(*activations, *arguments, code=2)
+            self.assertEqual(path.read_bytes(), before[path], arguments)
+        both = self.folder / "both"
+        self.assertIn("is also the file of --output",
+                      self.run_cubit(self.activations, "--output", both, "--report", f"{self.activations}/../both", code=2).stderr)
+        self.assertIn("is also the file of --statistics",
+                      self.run_cubit(self.activations, "--output", both, "--statistics", both, code=2).stderr)
+        self.assertFalse(both.exists())
+
+    def test_a_refused_scale_leaves_no_output(self):
+        write(self.activations / "3.safetensors", {"large": np.array([[1e300, 1]])})
+        outputs = [self.folder / name for name in ("scales.safetensors", "report.json")]
+        done = self.run_cubit(self.activations, "--method", "minmax", "--output", outputs[0],
+                              "--report", outputs[1], code=2)
+        self.assertIn("exceeds the largest F32 number", done.stderr)
+        self.assertEqual([path for path in outputs if path.exists()], [])
+
+    def test_every_layer_has_a_picture(self):
+        """Names that differ only in a slash, and names that no file can have."""
+        names = ["a/b", "a_b", "é" * 2000, "é" * 2000 + "x"]
+        write(self.activations / "3.safetensors", {name: self.batches[0] for name in names})
+        pictures = self.folder / "pictures"
+        self.run_cubit(self.activations, "--pictures", pictures)
+        titles = {"".join(next(xml.etree.ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}title")).itertext())
+                  for path in pictures.iterdir()}
+        self.assertEqual(titles, {f"{name}: values and ranges" for name in (LAYER, "other", *names)})
 
     def test_a_layer_that_a_batch_lacks_is_named(self):
         write(self.activations / "3.safetensors", {"other": np.ones((1, 8), np.float32)})

@@ -181,6 +181,15 @@ class Smooth(unittest.TestCase):
         (self.model / "config.json").unlink()
         refused("does not exist, so the architecture is unknown; give --architecture or --mapping")
 
+    def test_a_report_never_replaces_an_input(self):
+        mapping = self.folder / "mapping.json"
+        mapping.write_text('{"norm": "weight", "layout": "out,in", "smoothed": []}')
+        for path in (self.model / "model.safetensors", self.activations / "1.safetensors", mapping):
+            before = path.read_bytes()
+            self.assertIn("is the input", self.run_cubit("--mapping", mapping, "--report", path, code=2).stderr)
+            self.assertEqual(path.read_bytes(), before)
+            self.assertFalse(self.output.exists())
+
     def test_an_output_folder_with_files_is_kept(self):
         self.output.mkdir()
         (self.output / "mine").write_text("text")

@@ -9,16 +9,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/parallel.hpp"
 #include "files/output_file.hpp"
 #include "files/output_folder.hpp"
+#include "files/safetensors/reader.hpp"
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
 #include "tools/calibrate/report.hpp"
 #include "tools/calibrate/saver.hpp"
+#include "tools/new_checkpoint/whole_folder.hpp"
 #include "tools/options/context.hpp"
 
 namespace cubit::tools {
@@ -60,6 +63,46 @@ struct CalibrateOptions {
 bool are_one_file(const std::string& a, const std::string& b) {
   std::error_code error;
   return !a.empty() && !b.empty() && std::filesystem::equivalent(a, b, error);
+}
+
+/// Whether all tensors of a file are scales, as an earlier run has written them.
+bool has_only_scales(const std::string& path) {
+  const SafetensorsReader file(path);
+  return std::all_of(file.tensors().begin(), file.tensors().end(), [](const HeaderEntry& tensor) {
+    return tensor.name.ends_with(".input_scale") || tensor.name.ends_with(".input_zero_point");
+  });
+}
+
+/// Throws BadInput if two of the options name the same file, whether it exists or not.
+void require_own_file(const std::pair<std::string, std::string>& one,
+                      const std::pair<std::string, std::string>& other) {
+  std::error_code error;
+  const auto path = std::filesystem::weakly_canonical(one.second, error);
+  if (one.second.empty() || other.second.empty() || path != std::filesystem::weakly_canonical(other.second, error))
+    return;
+  throw BadInput(one.first + " " + one.second, "is also the file of " + other.first,
+                 "give each file a name of its own");
+}
+
+/// Throws BadInput if an output cannot be written, or if it would replace an input or another output. Scales of an
+/// earlier run may lie among the activations.
+void check_outputs(const CalibrateOptions& options) {
+  const std::pair<std::string, std::string> output = {"--output", options.output};
+  const std::pair<std::string, std::string> report = {"--report", options.report};
+  require_own_file(report, output);
+  std::vector<std::string> activations;
+  if (options.activations) activations = calibrate::activation_files(*options.activations);
+  for (const auto& one : {output, report}) {
+    const auto& [option, path] = one;
+    if (path.empty()) continue;
+    require_own_file(one, {"--statistics", options.statistics});
+    require_another_file(option, path, options.merged);
+    for (const std::string& file : activations)
+      if (are_one_file(path, file) && !(path == options.output && has_only_scales(file)))
+        require_another_file(option, path, file);
+    require_writable(path);
+  }
+  if (!options.pictures.empty()) make_folder(options.pictures, "--pictures");
 }
 
 /// Statistics and scales may be kept beside the activations.
@@ -135,25 +178,18 @@ std::vector<const calibrate::NamedStatistics*> layers_with_values(const calibrat
   return filled;
 }
 
-std::string picture_name(std::string layer) {
-  std::replace_if(
-      layer.begin(), layer.end(), [](char c) { return c == '/' || c == '\0'; }, '_');
-  return layer + ".svg";
-}
-
 void write_outputs(const CalibrateOptions& options, const std::vector<LayerReport>& reports,
                    const calibrate::RangeChoice& choice, std::size_t files) {
   const nlohmann::ordered_json json = report_json(reports, choice, files);
-  if (!options.pictures.empty()) {
-    make_folder(options.pictures, "--pictures");
-    for (const LayerReport& one : reports)
-      write_file(options.pictures, picture_name(one.layer), histogram_picture(one));
-  }
-  if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
-  if (!options.output.empty()) {
+  if (!options.output.empty()) {  // first, because write_scales may refuse a scale
     std::vector<calibrate::LayerRange> ranges;
     for (const LayerReport& one : reports) ranges.push_back({one.layer, choice, one.range(choice.method)});
     calibrate::write_scales(options.output, ranges);
+  }
+  if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
+  if (!options.pictures.empty()) {
+    PictureFolder folder(options.pictures);
+    for (const LayerReport& one : reports) folder.write(one.layer, histogram_picture(one));
   }
   options.json ? print_json(json) : fmt::print("{}", report_table(reports, choice));
 }
@@ -163,6 +199,7 @@ int run_calibrate(const CalibrateOptions& options, Context& context) {
     throw BadInput("the command line", "names no activations", "give a folder of activations, --merge or --statistics");
   const calibrate::RangeChoice choice = {calibrate::parse_method(options.method),
                                          calibrate::parse_format(options.format), options.percentile};
+  check_outputs(options);
   calibrate::Collector collector({}, options.threads, options.layers);
   collect(options, collector, context);
   say_missing(collector, context);

@@ -11,6 +11,7 @@
 #include "files/output_file.hpp"
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
+#include "tools/checkpoint/layer.hpp"
 #include "tools/new_checkpoint/quantiser.hpp"
 #include "tools/options/context.hpp"
 
@@ -57,7 +58,11 @@ QuantisationRequest request_of(const QuantizeOptions& options) {
 
 int quantize_checkpoint(const QuantizeOptions& options, Console& console) {
   CheckpointQuantiser quantiser(options.checkpoint, request_of(options));
-  if (!options.report.empty()) require_writable(options.report);
+  if (!options.report.empty()) {
+    require_another_file("--report", options.report, checkpoint_files(options.checkpoint));
+    require_another_file("--report", options.report, options.scales);
+    require_writable(options.report);
+  }
   WholeFolder folder(options.output, "--output", quantiser.request_text());
   quantiser.write(folder, [&](std::uint64_t read, std::uint64_t all, const std::string& tensor) {
     constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
 #include "tools/calibrate/smooth_report.hpp"
+#include "tools/checkpoint/layer.hpp"
 #include "tools/new_checkpoint/smoother.hpp"
 #include "tools/new_checkpoint/whole_folder.hpp"
 #include "tools/options/context.hpp"
@@ -60,11 +60,9 @@ std::optional<double> given_alpha(const std::string& text) {
 }
 
 void write_reports(const SmoothOptions& options, const SmoothReport& report) {
-  for (const SmoothedGroup& one : report.groups) {
-    if (options.pictures.empty()) break;
-    std::string name = one.group.norm;
-    std::replace(name.begin(), name.end(), '/', '_');
-    write_file(options.pictures, name + ".svg", channels_picture(one));
+  if (!options.pictures.empty()) {
+    PictureFolder folder(options.pictures);
+    for (const SmoothedGroup& one : report.groups) folder.write(one.group.norm, channels_picture(one));
   }
   if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(smooth_json(report)) + "\n");
 }
@@ -73,7 +71,12 @@ int run_smooth(const SmoothOptions& options, Context& context) {
   Smoother smoother(
       {options.checkpoint, options.activations, given_alpha(options.alpha), options.mapping, options.architecture},
       context.console);
-  if (!options.report.empty()) require_writable(options.report);
+  if (!options.report.empty()) {
+    require_another_file("--report", options.report, checkpoint_files(options.checkpoint));
+    require_another_file("--report", options.report, calibrate::activation_files(options.activations));
+    require_another_file("--report", options.report, options.mapping);
+    require_writable(options.report);
+  }
   if (!options.pictures.empty()) make_folder(options.pictures, "--pictures");
   WholeFolder folder(options.output, "--output", smoother.request_text());
   smoother.choose(folder);

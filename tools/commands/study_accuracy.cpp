@@ -11,6 +11,7 @@
 #include "files/text/error.hpp"
 #include "files/text/format.hpp"
 #include "tools/bench/results.hpp"
+#include "tools/checkpoint/layer.hpp"
 #include "tools/commands/study_commands.hpp"
 #include "tools/study/accuracy/accuracy_report.hpp"
 #include "tools/study/accuracy/planted_subject.hpp"
@@ -62,6 +63,12 @@ void check_options(const AccuracyOptions& options) {
   if (options.recorded.checkpoint.empty() != options.recorded.activations.empty())
     throw BadInput("--checkpoint and --activations", "belong together", "give both, or none of the two");
   check(options.planted);
+  if (options.recorded.checkpoint.empty()) return;
+  for (const auto& inputs :
+       {checkpoint_files(options.recorded.checkpoint), calibrate::activation_files(options.recorded.activations)}) {
+    if (options.json) require_another_file("--json", *options.json, inputs);
+    require_another_file("--picture", options.picture, inputs);
+  }
 }
 
 Json entry_of(const AccuracySubject& subject, const InputChoice& input, bool per_channel, std::optional<double> alpha) {

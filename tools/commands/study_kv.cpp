@@ -94,6 +94,8 @@ Json measure_all(KvStudy& study, const std::vector<KvFormat>& formats, Console& 
 int study_kv(const KvOptions& options, Context& context) {
   if (options.device.architectures) parse_architectures(*options.device.architectures);
   const bool prints_json = options.json && options.json->empty();
+  if (options.json) require_another_file("--json", *options.json, options.input);
+  require_another_file("--picture", options.picture, options.input);
   std::optional<OutputFile> file;  // opened before the work begins
   if (options.json && !prints_json) file.emplace(*options.json);
   std::optional<OutputFile> picture;
