@@ -18,6 +18,7 @@
 #include "calibrate/errors.hpp"
 #include "calibrate/statistics/parts.hpp"
 #include "files/safetensors/reader.hpp"
+#include "files/text/json.hpp"
 
 namespace cubit::calibrate {
 namespace {
@@ -65,7 +66,7 @@ bool are_texts(const nlohmann::json& json) {
 }
 
 Notes parse_notes(const std::string& path, const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = tools::parse_json(text);
   if (!json.is_object() || !are_texts(json.value("files", nlohmann::json())) ||
       !are_texts(json.value("layers", nlohmann::json())))
     refuse(path, "does not name the files and patterns of its statistics",
@@ -192,7 +193,9 @@ void Collector::add_file(const std::string& path, const std::function<void(std::
     std::vector<Segment> segments;
     for (const HeaderEntry* tensor : tensors) {
       Statistics::Parts& parts = state_->parts_of(tensor->name);
-      if (parts.channels.minimum.empty()) parts.set_channels(static_cast<std::uint64_t>(width_of(*tensor)));
+      // A tensor without tokens may claim any number of channels, so memory is allocated for values only.
+      if (parts.channels.minimum.empty() && bytes_of(*tensor) > 0)
+        parts.set_channels(static_cast<std::uint64_t>(width_of(*tensor)));
       ++parts.batches;
       for (const Segment& segment : segments_of(*tensor)) segments.push_back(segment);
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cubit/calibrate.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "calibrate/statistics/values.hpp"
 #include "files/output_file.hpp"
 #include "files/output_folder.hpp"
+#include "files/text/quote.hpp"
 
 namespace cubit::calibrate {
 namespace {
@@ -40,6 +42,18 @@ std::string batch_file_name(std::uint64_t number) {
          std::string(kFileSuffix);
 }
 
+/// Refuses a name that a safetensors file cannot hold.
+void require_name(const std::string& layer) {
+  bool is_utf8 = true;
+  try {
+    static_cast<void>(nlohmann::json(layer).dump());
+  } catch (const nlohmann::json::type_error&) {
+    is_utf8 = false;
+  }
+  if (!is_utf8 || layer == "__metadata__" || layer.find('\0') != std::string::npos)
+    refuse("layer " + tools::quote(layer), "is no name of a tensor", "give UTF-8 without zero bytes");
+}
+
 }  // namespace
 
 struct Recorder::Copy {
@@ -61,6 +75,7 @@ Recorder::~Recorder() = default;
 void Recorder::add(const std::string& layer, const Tensor& input) {
   at_surface([&] {
     require_size(input);
+    require_name(layer);
     const auto is_same = [&](const Copy& copy) { return copy.layer == layer; };
     if (std::any_of(batch_.begin(), batch_.end(), is_same))
       refuse("layer " + layer, "is already in this batch", "call end_batch first, or give one tensor with all tokens");

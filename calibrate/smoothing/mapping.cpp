@@ -7,6 +7,7 @@
 
 #include "calibrate/errors.hpp"
 #include "calibrate/smoothing/architectures.hpp"
+#include "files/text/json.hpp"
 
 namespace cubit::calibrate {
 namespace {
@@ -123,7 +124,7 @@ Mapping Mapping::of_model_type(std::string_view model_type) {
 
 Mapping Mapping::parse(std::string_view text, const std::string& label) {
   return at_surface([&] {
-    const Json json = Json::parse(text, nullptr, false);
+    const Json json = tools::parse_json(text);
     if (!json.is_object()) refuse(label, "is not a JSON object", kMappingWanted);
     Mapping mapping;
     mapping.norm_adds_one_ = choice_member(json, "norm", "weight", "1 + weight", label);

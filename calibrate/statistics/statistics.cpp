@@ -152,12 +152,12 @@ void Statistics::Parts::add_batch(const Tensor& batch, int threads) {
   const ValueType type = parse_value_type(batch.type);
   const std::uint64_t elements = require_size(batch);
   const std::uint64_t width = batch.shape.empty() ? 1 : static_cast<std::uint64_t>(batch.shape.back());
-  if (batches == 0) set_channels(width);
-  if (width != channels.minimum.size())
+  if (!channels.minimum.empty() && width != channels.minimum.size())
     refuse("a batch of " + std::to_string(width) + " channels", "does not fit the earlier batches",
            "give tensors whose last dimension is " + std::to_string(channels.minimum.size()));
   ++batches;
   if (elements == 0) return;
+  if (channels.minimum.empty()) set_channels(width);
   const std::uint64_t parts = std::min({static_cast<std::uint64_t>(std::max(threads, 1)), elements / width,
                                         std::max<std::uint64_t>(1, elements / kLeastValuesPerThread)});
   parts == 1 ? add_tokens(type, batch.data) : add_in_parallel(type, batch.data, parts);
@@ -189,7 +189,10 @@ void Statistics::merge(const Statistics& other) {
   at_surface([&] {
     if (other.collect().histogram != collect().histogram || other.collect().moments != collect().moments)
       refuse("statistics", "were not collected with the same parts", "merge statistics of the same Collect");
-    if (other.channels() == 0) return;
+    if (other.channels() == 0) {
+      parts_->batches += other.batches();
+      return;
+    }
     if (channels() == 0) parts_->set_channels(other.channels());
     if (other.channels() != channels())
       refuse("statistics of " + std::to_string(other.channels()) + " channels",

@@ -72,7 +72,7 @@ class CUBIT_CALIBRATE_API Statistics {
   const Collect& collect() const;
   std::uint64_t batches() const;
   std::uint64_t tokens() const;
-  std::uint64_t channels() const;    ///< 0 before the first batch
+  std::uint64_t channels() const;    ///< 0 before the first token
   std::uint64_t count() const;       ///< finite values
   std::uint64_t non_finite() const;  ///< NaNs and infinities
   double minimum() const;            ///< 0 if there are no finite values

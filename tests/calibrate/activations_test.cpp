@@ -169,7 +169,7 @@ TEST(Activations, NonFiniteValuesAreCountedPerLayer) {
   EXPECT_EQ(collector.layers()[0].statistics.non_finite(), 1);
   EXPECT_EQ(collector.layers()[1].statistics.non_finite(), 0);
   EXPECT_EQ(collector.layers()[2].statistics.tokens(), 0);
-  EXPECT_EQ(collector.layers()[2].statistics.channels(), 5);
+  EXPECT_EQ(collector.layers()[2].statistics.channels(), 0);
 }
 
 TEST(Activations, BadFilesAreSentences) {
@@ -207,7 +207,42 @@ TEST(Activations, ARecorderRefusesWhatItCannotWrite) {
             "layer a: is already in this batch; call end_batch first, or give one tensor with all tokens");
   EXPECT_NE(error_of([&] { recorder.add("b", tensor_of<float>("F32", {2}, {1})); }).find("does not have the size"),
             std::string::npos);
+  for (const std::string& name : {std::string("__metadata__"), std::string("a\0b", 3), std::string("a\xff")})
+    EXPECT_NE(error_of([&] { recorder.add(name, tensor_of<float>("F32", {1}, {1})); }).find("is no name of a tensor"), std::string::npos) << name;
+  EXPECT_NE(recorder.end_batch(), "");  // what was refused does not harm the batch
   EXPECT_NE(error_of([] { Recorder("/proc/none"); }).find("cannot be made a folder"), std::string::npos);
+}
+
+TEST(Activations, ATensorWithoutTokensMayClaimAnyWidth) {
+  const std::string folder = new_folder("claims");
+  Recorder recorder(folder);
+  const auto record = [&](const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
+    recorder.add("a", {"F32", shape, std::as_bytes(std::span(values))});
+    return recorder.end_batch();
+  };
+  const std::string empty = record({0, std::int64_t{1} << 60}, {});
+  const std::string filled = record({1, 2}, {1, 2});
+  Collector collector;
+  collector.add_file(empty);
+  EXPECT_NE(error_of([&] {
+              collector.add_file(filled);
+            }).find("has 2 channels, but earlier batches have 1152921504606846976"),
+            std::string::npos);
+  collector.save(folder + "/saved");
+  Collector loaded;
+  loaded.load(folder + "/saved");
+  loaded.add_file(filled);
+  ASSERT_EQ(loaded.layers().size(), 1);
+  EXPECT_EQ(loaded.layers()[0].statistics.batches(), 2);
+  EXPECT_EQ(loaded.layers()[0].statistics.tokens(), 1);
+}
+
+TEST(Activations, ADeepNoteIsRefused) {
+  const std::string file = new_folder("deep") + ".safetensors";
+  const std::string deep(1 << 20, '[');
+  write_statistics(file, {}, R"({"layers": [], "files": )" + deep + std::string(deep.size(), ']') + "}");
+  Collector collector;
+  EXPECT_NE(error_of([&] { collector.load(file); }).find("does not name the files"), std::string::npos);
 }
 
 }  // namespace

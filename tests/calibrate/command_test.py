@@ -212,6 +212,11 @@ class Command(unittest.TestCase):
                   for path in pictures.iterdir()}
         self.assertEqual(titles, {f"{name}: values and ranges" for name in (LAYER, "other", *names)})
 
+    def test_a_tensor_without_tokens_may_claim_any_width(self):
+        write(self.activations / "3.safetensors", {"empty": np.zeros((0, 1 << 61), np.float16)})
+        done = self.run_cubit(self.activations)
+        self.assertIn("layer empty: has no values and is left out\n", done.stderr)
+
     def test_a_layer_that_a_batch_lacks_is_named(self):
         write(self.activations / "3.safetensors", {"other": np.ones((1, 8), np.float32)})
         self.assertIn(f"layer {LAYER}: is in 3 of 4 files", self.run_cubit(self.activations).stderr)

@@ -190,6 +190,10 @@ class Smooth(unittest.TestCase):
             self.assertEqual(path.read_bytes(), before)
             self.assertFalse(self.output.exists())
 
+    def test_a_deep_config_is_refused(self):
+        (self.model / "config.json").write_text('{"model_type": "llama", "a": ' + "[" * 1000000 + "]" * 1000000 + "}")
+        self.assertIn("does not name a model_type", self.run_cubit(code=2).stderr)
+
     def test_an_output_folder_with_files_is_kept(self):
         self.output.mkdir()
         (self.output / "mine").write_text("text")

@@ -6,6 +6,7 @@
 
 #include "files/input_file.hpp"
 #include "files/text/error.hpp"
+#include "files/text/json.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -88,7 +89,7 @@ void leave_out_repeated(W4Config& config, const W4Config& other) {
 
 W4Config parse_quantisation_config(const std::string& file, std::string_view text) {
   W4Config config{file};
-  const nlohmann::json whole = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json whole = parse_json(text);
   if (!whole.is_object()) return config;
   const nlohmann::json json = quantisation_part(whole);
   if (const auto format = json.find("checkpoint_format"); format != json.end() && format->is_string())

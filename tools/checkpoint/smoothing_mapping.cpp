@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "files/text/error.hpp"
+#include "files/text/json.hpp"
 #include "tools/new_checkpoint/whole_folder.hpp"
 
 namespace cubit::tools {
@@ -13,7 +14,7 @@ std::string smoothing_model_type(const CheckpointReader& checkpoint, const std::
   const std::string path = folder_of(checkpoint) + "/config.json";
   constexpr const char* kWanted = "give --architecture or --mapping";
   if (!std::filesystem::exists(path)) throw BadInput(path, "does not exist, so the architecture is unknown", kWanted);
-  const auto config = nlohmann::json::parse(whole_text(path), nullptr, false);
+  const auto config = parse_json(whole_text(path));
   const auto type = config.is_object() ? config.find("model_type") : config.end();
   if (!config.is_object() || type == config.end() || !type->is_string())
     throw BadInput(path, "does not name a model_type", kWanted);
