@@ -1,4 +1,5 @@
 // Writes ranges as JSON and as tensors with the names of compressed-tensors.
+#include <algorithm>
 #include <cstdint>
 #include <cubit/calibrate.hpp>
 #include <deque>
@@ -20,6 +21,13 @@ float stored_scale(const LayerRange& one) {
     refuse("layer " + one.layer + ", scale " + nlohmann::json(one.range.scale).dump(), "exceeds the largest F32 number",
            "leave the layer out, or give activations of smaller magnitude");
   return static_cast<float>(one.range.scale);
+}
+
+/// The format of the scales, if it is the same for all layers. A scale alone does not tell.
+tools::Metadata metadata_of(std::span<const LayerRange> ranges) {
+  const auto is_other = [&](const LayerRange& one) { return one.choice.format != ranges.front().choice.format; };
+  if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), is_other)) return {};
+  return {{"input_format", std::string(text_of(ranges.front().choice.format))}};
 }
 
 }  // namespace
@@ -54,7 +62,7 @@ void write_scales(const std::string& path, std::span<const LayerRange> ranges) {
       const std::int8_t& zero = zero_points.emplace_back(static_cast<std::int8_t>(one.range.zero_point));
       tensors.push_back({one.layer + ".input_zero_point", "I8", {1}, std::as_bytes(std::span(&zero, 1))});
     }
-    tools::OutputFile(path).commit(tensors);
+    tools::OutputFile(path).commit(tensors, metadata_of(ranges));
   });
 }
 

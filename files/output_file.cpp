@@ -150,8 +150,8 @@ void OutputFile::set_mode(unsigned mode) {
     throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
 }
 
-void OutputFile::commit(std::span<const TensorView> tensors) {
-  const std::string header = safetensors_header(tensors);
+void OutputFile::commit(std::span<const TensorView> tensors, const Metadata& metadata) {
+  const std::string header = safetensors_header(tensors, metadata);
   write(header.data(), header.size());
   for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
   publish();

@@ -29,7 +29,7 @@ class OutputFile {
   /// Sets the permissions, which the umask decides otherwise. Throws WorkFailed.
   void set_mode(unsigned mode);
   /// Writes the tensors, syncs the file and renames it. Throws WorkFailed.
-  void commit(std::span<const TensorView> tensors);
+  void commit(std::span<const TensorView> tensors, const Metadata& metadata = {});
   void commit_text(std::string_view content);  ///< the same for any other kind of file
   /// append and finish do the same in parts, for content that does not fit in memory. They throw WorkFailed.
   void append(std::span<const std::byte> bytes);

@@ -76,7 +76,7 @@ std::vector<HeaderEntry> parse_entries(std::string_view text, std::size_t data_b
   return entries;
 }
 
-std::string safetensors_header(std::span<const TensorView> tensors) {
+std::string safetensors_header(std::span<const TensorView> tensors, const Metadata& metadata) {
   std::vector<HeaderEntry> entries;
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
@@ -84,7 +84,7 @@ std::string safetensors_header(std::span<const TensorView> tensors) {
     entries.push_back({tensor.name, tensor.type, tensor.shape, {offset, end}});
     offset = end;
   }
-  return format_header(entries, {});
+  return format_header(entries, metadata);
 }
 
 std::string format_header(std::span<const HeaderEntry> entries, const Metadata& metadata) {

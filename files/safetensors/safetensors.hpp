@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "files/safetensors/header.hpp"
+
 namespace cubit::tools {
 
 inline constexpr std::size_t kLargestHeader = 100'000'000;  ///< bytes; the limit of the format's own reader
@@ -33,7 +35,7 @@ struct TensorView {
 
 /// The header of a file, with its length in front. The tensors' bytes follow in the given order. Spaces pad the header
 /// so that the data starts at a multiple of 8.
-std::string safetensors_header(std::span<const TensorView> tensors);
+std::string safetensors_header(std::span<const TensorView> tensors, const Metadata& metadata = {});
 
 /// The tensors of a file, read into memory, in the order of their bytes. The file is not memory-mapped: if somebody
 /// shortened a mapped file, the access would kill the program.

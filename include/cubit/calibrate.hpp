@@ -142,8 +142,9 @@ struct LayerRange {
 /// The ranges as a JSON text: an object with one member per layer, named by the layer.
 CUBIT_CALIBRATE_API std::string ranges_json(std::span<const LayerRange> ranges);
 /// Writes a safetensors file with the names of compressed-tensors: LAYER.input_scale (F32 [1]) and, for
-/// int8_asymmetric, LAYER.input_zero_point (I8 [1]). The file appears completely or not at all. Throws cubit::Error if
-/// a scale exceeds the largest F32 number.
+/// int8_asymmetric, LAYER.input_zero_point (I8 [1]). If all layers have the same format, the file's metadata name it:
+/// {"input_format": "int8"}. The file appears completely or not at all. Throws cubit::Error if a scale exceeds the
+/// largest F32 number.
 CUBIT_CALIBRATE_API void write_scales(const std::string& path, std::span<const LayerRange> ranges);
 
 /// The statistics of one layer.

@@ -208,7 +208,9 @@ TEST(Activations, ARecorderRefusesWhatItCannotWrite) {
   EXPECT_NE(error_of([&] { recorder.add("b", tensor_of<float>("F32", {2}, {1})); }).find("does not have the size"),
             std::string::npos);
   for (const std::string& name : {std::string("__metadata__"), std::string("a\0b", 3), std::string("a\xff")})
-    EXPECT_NE(error_of([&] { recorder.add(name, tensor_of<float>("F32", {1}, {1})); }).find("is no name of a tensor"), std::string::npos) << name;
+    EXPECT_NE(error_of([&] { recorder.add(name, tensor_of<float>("F32", {1}, {1})); }).find("is no name of a tensor"),
+              std::string::npos)
+        << name;
   EXPECT_NE(recorder.end_batch(), "");  // what was refused does not harm the batch
   EXPECT_NE(error_of([] { Recorder("/proc/none"); }).find("cannot be made a folder"), std::string::npos);
 }

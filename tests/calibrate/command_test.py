@@ -59,6 +59,7 @@ class Command(unittest.TestCase):
         self.assertIn("entropy error", done.stdout)
         found = read(scales)
         self.assertEqual(set(found), {f"{LAYER}.input_scale", "other.input_scale"})
+        self.assertIn(b'{"__metadata__":{"input_format":"int8"},', scales.read_bytes())
         largest = max(np.abs(batch).max() for batch in self.batches)
         self.assertEqual(found[f"{LAYER}.input_scale"], np.float32(np.float64(largest) / 127))
         layer = json.loads(report.read_text())["layers"][LAYER]

@@ -24,8 +24,8 @@ NUMPY = {"I32": np.int32, "F32": np.float32, "F16": np.float16, "BF16": np.uint1
 program = ""
 
 
-def write(path: Path, tensors: dict[str, tuple[str, np.ndarray]]) -> None:
-    header, data = {}, b""
+def write(path: Path, tensors: dict[str, tuple[str, np.ndarray]], metadata: dict[str, str] | None = None) -> None:
+    header, data = {} if metadata is None else {"__metadata__": metadata}, b""
     for name, (dtype, values) in tensors.items():
         assert values.dtype == NUMPY[dtype]
         header[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": [len(data), len(data) + values.nbytes]}
@@ -226,10 +226,22 @@ class QuantizeCheckpoint(Folder):
         refused("a scale is positive and finite", "--scales", scales)
         write(scales, {"other.input_zero_point": ("I8", np.array([3], np.int8))})
         refused("without a zero point", "--scales", scales)
+        write(scales, {f"{layer}.input_scale": ("F32", np.array([1], np.float32)) for layer in LAYERS},
+              {"input_format": "e4m3"})
+        refused('has scales for "e4m3", not for int8; give --format e4m3, or calibrate with', "--scales", scales)
+        refused("is the input, which the output would replace", "--format", "e4m3", "--scales", scales, "--report", scales)
+        refused("is the input", "--report", self.model / "model.safetensors")
         refused("has no linear layer that can be quantised", "--ignore", "*")
+        config = (self.model / "config.json").read_bytes()
+        (self.model / "config.json").write_text('{"a": ' + "[" * 1000000 + "]" * 1000000 + "}")
+        refused("config.json: is not a JSON object")
+        (self.model / "config.json").write_bytes(config)
         whole = (self.model / "model.safetensors").read_bytes()
         (self.model / "model.safetensors").write_bytes(whole[:-1])
         refused("the file is truncated or damaged")
+        tensors = {f"{layer}.weight": ("F16", values) for layer, values in self.weights.items()}
+        write(self.model / "model.safetensors", tensors | {"model.layers.0.mlp.up_proj.weight_scale": ("F32", np.ones(1, np.float32))})
+        refused("tensor model.layers.0.mlp.up_proj.weight_scale: has the name of a scale that this command writes")
         self.weights["model.layers.0.mlp.up_proj"][5, 6] = np.nan
         write(self.model / "model.safetensors",
               {f"{layer}.weight": ("F16", values) for layer, values in self.weights.items()})

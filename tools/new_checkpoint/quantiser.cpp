@@ -15,6 +15,8 @@
 
 #include "files/safetensors/safetensors.hpp"
 #include "files/text/error.hpp"
+#include "files/text/json.hpp"
+#include "files/text/quote.hpp"
 #include "tools/checkpoint/layer.hpp"
 
 namespace cubit::tools {
@@ -23,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kWeightScale = ".weight_scale";
 constexpr std::string_view kInputScale = ".input_scale";
 
 /// Types of weights that nobody has quantised.
@@ -86,7 +89,14 @@ CheckpointQuantiser::CheckpointQuantiser(const std::string& path, QuantisationRe
 
 void CheckpointQuantiser::read_scales() {
   if (request_.scales.empty()) return;
-  const SafetensorsFile file(request_.scales);
+  const SafetensorsReader reader(request_.scales);
+  const std::string wanted(calibrate::text_of(request_.format));
+  const auto found = reader.metadata().find("input_format");  // files of other programs lack the entry
+  const std::string format = found == reader.metadata().end() ? wanted : found->second;
+  if (format != wanted && format != calibrate::text_of(calibrate::Format::int8_asymmetric))
+    throw BadInput(request_.scales, fmt::format("has scales for {}, not for {}", quote(format), wanted),
+                   fmt::format("give --format {}, or calibrate with --format {}", format, wanted));
+  const SafetensorsFile file(reader, [](const std::string&) { return true; });
   for (const TensorView& tensor : file.tensors()) {
     if (tensor.name.ends_with(".input_zero_point"))
       throw BadInput(fmt::format("{}, tensor {}", request_.scales, tensor.name),
@@ -117,9 +127,24 @@ void CheckpointQuantiser::plan() {
       planned.input_scale = scale->second;
     }
   }
+  for (const auto& file : checkpoint_.files())
+    for (const HeaderEntry& tensor : file->tensors()) require_new(tensor.name);
   if (layers_.empty())
     throw BadInput(checkpoint_.path(), "has no linear layer that can be quantised",
                    "give a checkpoint with weights [n, k] in F16, BF16 or F32");
+}
+
+/// Refuses a tensor whose name the result gives to a scale.
+void CheckpointQuantiser::require_new(const std::string& tensor) const {
+  for (const std::string_view scale : {kWeightScale, kInputScale}) {
+    if (!tensor.ends_with(scale)) continue;
+    const std::string layer = tensor.substr(0, tensor.size() - scale.size());
+    const auto quantised = layers_.find(layer + std::string(kWeight));
+    if (quantised == layers_.end() || (scale == kInputScale && !quantised->second.input_scale)) continue;
+    throw BadInput(fmt::format("{}, tensor {}", checkpoint_.path(), tensor),
+                   "has the name of a scale that this command writes",
+                   "give a checkpoint that is not quantised, or add --ignore " + layer);
+  }
 }
 
 std::optional<std::string> CheckpointQuantiser::reason_to_keep(const HeaderEntry& weight,
@@ -158,7 +183,7 @@ std::vector<HeaderEntry> CheckpointQuantiser::entries_of(const SafetensorsReader
     const auto codes = static_cast<std::uint64_t>(rows * tensor.shape[1]);
     const std::int64_t scales = request_.per_channel ? rows : 1;
     entries.push_back(entry(tensor.name, code_type(request_.format), tensor.shape, codes));
-    entries.push_back(entry(layer->second.name + ".weight_scale", "F32",
+    entries.push_back(entry(layer->second.name + std::string(kWeightScale), "F32",
                             request_.per_channel ? std::vector{rows, std::int64_t{1}} : std::vector{std::int64_t{1}},
                             sizeof(float) * static_cast<std::uint64_t>(scales)));
     if (layer->second.input_scale)
@@ -263,7 +288,7 @@ void CheckpointQuantiser::write_config(const WholeFolder& folder) const {
   const std::string source = folder_of(checkpoint_) + "/config.json";
   auto config = nlohmann::ordered_json::object();
   if (fs::exists(source)) {
-    config = nlohmann::ordered_json::parse(whole_text(source), nullptr, false);
+    config = parse_json<nlohmann::ordered_json>(whole_text(source));
     if (!config.is_object()) throw BadInput(source, "is not a JSON object", "copy the checkpoint again");
   }
   config["quantization_config"] = quantisation_config();

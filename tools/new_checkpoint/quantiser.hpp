@@ -65,6 +65,7 @@ class CheckpointQuantiser {
 
   void plan();
   void read_scales();
+  void require_new(const std::string& tensor) const;
   std::optional<std::string> reason_to_keep(const HeaderEntry& weight, const std::string& layer) const;
   std::vector<HeaderEntry> entries_of(const SafetensorsReader& file) const;
   void write_file(const SafetensorsReader& file, const std::string& path, const Show& show);
