@@ -142,7 +142,7 @@ class Command(unittest.TestCase):
         self.assertIn("--threads", self.run_cubit(self.activations, "--threads", "-3", code=2).stderr)
 
     def test_bad_input_is_one_sentence_and_leaves_no_output(self):
-        scales = self.folder / "scales.safetensors"
+        scales, pictures = self.folder / "scales.safetensors", self.folder / "pictures"
         bad = self.activations / "3.safetensors"
 
         def refused(part: str, *arguments: str) -> None:
@@ -150,8 +150,9 @@ class Command(unittest.TestCase):
             self.assertIn(part, done.stderr)
             self.assertEqual(done.stdout, "")
             self.assertFalse(scales.exists())
+            self.assertFalse(pictures.exists())
 
-        output = (self.activations, "--output", scales)
+        output = (self.activations, "--output", scales, "--pictures", pictures)
         write(bad, {LAYER: np.array([[np.nan] + [1] * 31], np.float32)})
         refused(f"layer {LAYER}, 1 of 1952 values: are not finite", *output)
         write(bad, {LAYER: np.zeros((2, 16), np.float32)})

@@ -102,7 +102,9 @@ void check_outputs(const CalibrateOptions& options) {
         require_another_file(option, path, file);
     require_writable(path);
   }
-  if (!options.pictures.empty()) make_folder(options.pictures, "--pictures");
+  if (options.pictures.empty() || std::filesystem::is_directory(options.pictures)) return;
+  make_folder(options.pictures, "--pictures");
+  std::filesystem::remove(options.pictures);  // a run that fails leaves nothing
 }
 
 /// Statistics and scales may be kept beside the activations.
