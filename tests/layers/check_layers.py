@@ -1,4 +1,5 @@
-"""Checks the layers of cubit in the source text: which folder may include which, and what library code must not do.
+"""Checks the layers of cubit in the source text: which folder may include which, what library code must not do, and
+how long files and folders may be.
 
   check_layers.py <root>    prints one line per violation, "file:line: rule", and fails if there is one
 
@@ -10,9 +11,12 @@ see only <cubit/...>, and tools also files. The script needs only Python's stand
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
+MOST_LINES = 450  # of a source file outside the tests
+MOST_FILES = 25  # in one folder, those of its subfolders not counted
 SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cuh"}
 
 # Which folders of the tree a folder may include, by the first part of the path as written in #include "…".
@@ -174,6 +178,8 @@ class Tree:
 
 def check_file(path: str, tree: Tree) -> Iterator[Violation]:
     text = (tree.root / path).read_text(encoding="utf-8")
+    if (lines := text.count("\n")) > MOST_LINES:
+        yield Violation(path, lines, f"a source file has at most {MOST_LINES} lines; split it by its topics")
     for number, line in enumerate(text.splitlines(), 1):
         if match := INCLUDE.match(line):
             if rule := include_rule(path, match[1], match[2], tree):
@@ -189,9 +195,15 @@ def check_calls(path: str, text: str) -> Iterator[Violation]:
                 yield Violation(path, number, f"library code never {deed}: {line.strip()}")
 
 
+def check_folders(tree: Tree) -> Iterator[Violation]:
+    for folder, files in Counter(str(Path(path).parent) for path in tree.files).items():
+        if files > MOST_FILES:
+            yield Violation(folder, files, f"a folder has at most {MOST_FILES} source files; group them by their roles")
+
+
 def check_tree(root: Path) -> list[Violation]:
     tree = Tree(root)
-    return [violation for path in tree.files for violation in check_file(path, tree)]
+    return [*(violation for path in tree.files for violation in check_file(path, tree)), *check_folders(tree)]
 
 
 def main() -> int:

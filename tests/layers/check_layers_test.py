@@ -134,6 +134,21 @@ class CheckLayers(unittest.TestCase):
             with self.subTest(file=file, line=line):
                 self.assertEqual(complaints(file, line), [])
 
+    def test_long_files_and_folders_are_named(self):
+        self.assertEqual(complaints("tools/main.cpp", "//\n" * 447 + "//"), [])
+        found = complaints("tools/main.cpp", "//\n" * 449 + "//")
+        self.assertEqual(found, ["tools/main.cpp:451: a source file has at most 450 lines; split it by its topics"])
+
+    def test_folders_of_many_files_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "tools").mkdir()
+            for i in range(25):
+                (Path(folder) / "tools" / f"{i}.cpp").touch()
+            self.assertEqual(check_layers.check_tree(Path(folder)), [])
+            (Path(folder) / "tools/one_more.cpp").touch()
+            found = [str(violation) for violation in check_layers.check_tree(Path(folder))]
+            self.assertEqual(found, ["tools:26: a folder has at most 25 source files; group them by their roles"])
+
 
 if __name__ == "__main__":
     unittest.main()
