@@ -41,7 +41,7 @@ std::vector<Curve> curves_of(const Json& study) {
   std::vector<Curve> curves;
   for (const Json& entry : study.at("entries")) {
     const auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& one) {
-      return one.activations == entry.at("activations") && one.weights == entry.at("weights");
+      return entry.at("activations") == one.activations && entry.at("weights") == one.weights;
     });
     if (found != curves.end()) {
       found->entries.push_back(&entry);
