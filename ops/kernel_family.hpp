@@ -1,8 +1,8 @@
 // Kernel families: the different ways to build one operator's kernel, behind one interface, and the choice among them.
 //
 // To add a family, write a class in a folder of its own, ops/<operator>/<family>/, and name the class in the operator's
-// one list, ops/<operator>/families.cpp. Nothing else asks which family a plan belongs to. Families of GEMMs, which
-// several operators have, are in ops/gemm/, and an operator has a small class for each.
+// one list, ops/<operator>/families.cpp. Code outside the folder asks a plan for values, not for a family's name.
+// Families of GEMMs, which several operators have, are in ops/gemm/, and an operator has a small class for each.
 #pragma once
 
 #include <fmt/format.h>

@@ -60,10 +60,10 @@ std::vector<Problem::Numbers> gemm_cases_of(const std::string& descriptor, doubl
   const std::size_t tile = descriptor.find("tile_m=");
   const double tile_m = tile == std::string::npos ? 16 : std::stoi(descriptor.substr(tile + 7));
   const bool is_persistent =
-      tile_m > 64 || has("sm90_persistent") || has("format=dense");  // even shares of an odd number of tiles
-  // Without even shares: tiles that fill the device, whose parts are computed one after another.
+      tile_m > 64 || has("sm90_persistent") || has("format=dense");  // stream-K over an odd number of tiles
+  // Without stream-K: tiles that fill the device, whose parts are computed one after another.
   const bool takes_turns = has("batch_invariant=true");
-  const bool has_few_columns = !has("tile_n=256");  // no even shares
+  const bool has_few_columns = !has("tile_n=256");  // no stream-K
   const double full_tiles = is_persistent ? 2 : !takes_turns ? 1 : tile_m > 16 ? 3 : 7;
   return {{{"m", tile_m + 3},
            {"n", 256 + columns},
@@ -101,7 +101,7 @@ void add_roles(std::vector<Problem::Numbers>& cases, const std::string& descript
 }
 
 /// Small cases that together reach every part of a kernel: gqa_decode's merge through the workspace, and where the
-/// family deals out even shares also several segments per block. Tokens and bytes are multiples of nothing that a
+/// family balances splits also several segments per block. Tokens and bytes are multiples of nothing that a
 /// kernel has tiles of.
 std::vector<Problem::Numbers> cases_of(const std::string& descriptor, std::size_t index, bool deals_shares,
                                        bool can_share_k) {
@@ -223,7 +223,7 @@ struct Item {
   std::string architecture;
   OrderedJson plan;
 
-  /// Of gqa_decode: whether blocks take even shares of all sequences.
+  /// Of gqa_decode: whether blocks take balanced splits of all sequences.
   bool deals_shares() const { return decided("split_kv").starts_with("a balanced share"); }
   /// Of w4a16_gemm: whether blocks can share k.
   bool can_share_k() const { return decided("decomposition") != "all of k in a block"; }

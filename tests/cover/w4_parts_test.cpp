@@ -134,9 +134,9 @@ TEST(W4Scales, OfActivationOrderMayBeAsLargeAsAnFp16OfTheWeightIs) {
   EXPECT_LE(result.error, result.tolerance) << result.worst;
 }
 
-class W4Teams : public ::testing::TestWithParam<const char*> {};
+class W4WarpGroups : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
+TEST_P(W4WarpGroups, GoRoundTheirRingsAndAddUpInOneBlock) {
   if (!can_compile()) GTEST_SKIP() << "no NVRTC on this machine";
   const Device device("cpu:sm_90a");
   device.watch(CUBIT_WATCH_MEMORY);
@@ -158,7 +158,7 @@ TEST_P(W4Teams, GoRoundTheirRingsAndAddUpInOneBlock) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kernels, W4Teams,
+    Kernels, W4WarpGroups,
     ::testing::Values("w4a16_gemm:tile_m=8,tile_n=64,group_size=32,family=sm80",
                       // With groups of 128 the table of scales holds all groups, and with groups of 32 it does not.
                       "w4a16_gemm:tile_m=8,tile_n=64,activation_order=true",

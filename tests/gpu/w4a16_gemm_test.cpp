@@ -53,7 +53,7 @@ const std::vector<std::string> kFormats = {
     "w4a16_gemm:format=awq,element=bf16,tile_m=8,tile_n=256",
     "w4a16_gemm:format=symmetric,group_size=all,tile_m=32,tile_n=256"};
 
-/// Blocks of few columns take no even shares.
+/// Blocks of few columns have no stream-K.
 std::vector<std::string> with_few_columns() {
   std::vector<std::string> texts = kFormats;
   for (const char* text :
