@@ -382,7 +382,7 @@ std::vector<std::string> family_names(const OrderedJson& listed) {
     if (field.at("name") != "family") continue;
     std::istringstream values(field.at("accepts").get<std::string>());
     for (std::string value; std::getline(values >> std::ws, value, ',');)
-      if (value != field.at("default")) names.push_back(value);
+      if (field.at("default") != value) names.push_back(value);
   }
   return names;
 }
