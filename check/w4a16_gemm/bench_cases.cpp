@@ -38,8 +38,8 @@ BenchCase make_case(std::string group, const W4a16Gemm& descriptor, const Shape&
           m <= 16 ? shape.share : 0};
 }
 
-/// Cases of the members that launches take, as `cubit suggest` names them. The members of each set are planned once: a
-/// choice among them costs a millisecond.
+/// Makes cases with the tiles that `cubit suggest` names for their sizes. Each set is planned once, because a plan of
+/// its members takes a millisecond.
 class SuggestedCases {
  public:
   BenchCase make(std::string group, const W4a16Gemm& descriptor, const Shape& shape, int m) {

@@ -11,11 +11,6 @@ namespace cubit::ops::w4a16_gemm {
 
 W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device) {
   const auto [m, n, k] = gemm::suggested_sizes(sizes, "w4a16_gemm");
-  return with_fastest_tiles(descriptor, m, n, k, device);
-}
-
-W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
-                             const runtime::DeviceFacts& device) {
   check_sizes(descriptor, m, n, k);
   check_rows_of_words(descriptor, n);
   return fastest_member(choice_of(descriptor, *device.architecture), m, n, k, device);

@@ -49,11 +49,9 @@ int groups_of(const W4a16Gemm& descriptor, int k);  ///< groups of all of k
 int stage_groups(const W4a16Gemm& descriptor);      ///< groups of a stage; 1 if one group is all of k
 int output_columns(const W4a16Gemm& descriptor, int n);  ///< of n columns of the weights, of all layers
 
-/// The member of the descriptor's set that launches of `m` rows (0 is as 1) take; the descriptor itself if it names one
-/// kernel. Throws Failure(invalid_argument) as check_sizes does, Failure(unsupported) where no member has a kernel.
-W4a16Gemm with_fastest_tiles(const W4a16Gemm& descriptor, std::int64_t m, std::int64_t n, std::int64_t k,
-                             const runtime::DeviceFacts& device);
-/// The same by sizes with these names. Throws Failure(invalid_argument) if one is missing, or another is there.
+/// The member of the descriptor's set that launches with the sizes m (0 is as 1), n and k take; the descriptor itself
+/// if it names one kernel. Throws Failure(invalid_argument) if a size is missing, if there is another one, and as
+/// check_sizes does; Failure(unsupported) where no member has a kernel.
 W4a16Gemm suggest(const W4a16Gemm& descriptor, const Numbers& sizes, const runtime::DeviceFacts& device);
 
 /// Throws Failure(invalid_argument) if `decomposition` is no cubit_w4a16_decomposition, or if no kernel of the
