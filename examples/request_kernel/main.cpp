@@ -15,14 +15,14 @@ namespace {
 
 constexpr int kSkipped = 77;  // the exit code that CTest takes for a skipped test
 
-/// The names of a device and of the architecture to request for it.
+/// The name of a device, and what to request for it.
 struct Place {
-  std::string device, architecture;
+  std::string device, target;
 };
 
 Place place_to_run() {
   const auto devices = nlohmann::json::parse(cubit::devices());
-  if (!devices["devices"].empty()) return {"cuda:0", devices["devices"][0]["architecture"]};
+  if (!devices["devices"].empty()) return {"cuda:0", devices["devices"][0]["target"]};
   return {devices["cpu"]["name"], devices["cpu"]["name"]};
 }
 
@@ -62,7 +62,7 @@ int run(const std::string& descriptor) {
   const Place place = place_to_run();
   const cubit::Device device(place.device);
   const cubit::Engine engine;
-  const cubit::Kernel kernel = engine.get(descriptor, place.architecture);  // from a cache, or compiled once
+  const cubit::Kernel kernel = engine.get(descriptor, place.target);  // from a cache, or compiled once
   kernel.prepare(device);
   std::cout << kernel.describe() << "\n";
 

@@ -126,7 +126,7 @@ int run() {
   const cubit::Engine engine;
   const auto devices = nlohmann::json::parse(cubit::devices());
   if (!devices["devices"].empty())
-    return check(cubit::Device("cuda:0"), compile(engine, devices["devices"][0]["architecture"]));
+    return check(cubit::Device("cuda:0"), compile(engine, devices["devices"][0]["target"]));
   std::cout << "no GPU (" << devices["trouble"].get<std::string>() << ")\n";
   for (const char* architecture : {"sm_80", "sm_90a"}) compile(engine, architecture);
   try {
