@@ -1,4 +1,4 @@
-// What tests of the engine share: a cache folder of their own, and compilers that count.
+// The fixture of the engine's tests: each test has its own cache folder and a compiler that counts its calls.
 #pragma once
 
 #include <gtest/gtest.h>
