@@ -107,11 +107,12 @@ int study_accuracy(const AccuracyOptions& options, Context& context) {
   if (!options.picture.empty()) picture.emplace(options.picture);
   const KernelRunner runner(options.device, context);
   const std::unique_ptr<AccuracySubject> subject = subject_of(options, choices.alphas.size() > 1, runner);
+  Json entries = measure_all(*subject, choices, context.console);
   Json study = {{"study", "accuracy"}, {"error", subject->error_name()}};
   study.update(origin_json(runner));
   study["case"] = subject->json();
   study["layers"] = subject->layer_names();
-  study["entries"] = measure_all(*subject, choices, context.console);
+  study["entries"] = std::move(entries);
   if (picture) picture->commit_text(accuracy_picture(study));
   if (file) file->commit_text(json_text(study) + "\n");
   prints_json ? print_json(study) : fmt::print("{}", accuracy_tables(study));

@@ -105,10 +105,11 @@ int study_kv(const KvOptions& options, Context& context) {
   const std::vector<KvFormat> formats = chosen_formats(kv_formats(static_cast<int>(sizes.head_dim)), options.formats);
   const KernelRunner runner(options.device, context);
   KvStudy measured(std::move(data), runner);
+  Json entries = measure_all(measured, formats, context.console);
   Json study = {{"study", "kv"}};
   study.update(origin_json(runner));
   study["case"] = case_json(options, sizes);
-  study["entries"] = measure_all(measured, formats, context.console);
+  study["entries"] = std::move(entries);
   if (picture) picture->commit_text(kv_picture(study));
   if (file) file->commit_text(json_text(study) + "\n");
   prints_json ? print_json(study) : fmt::print("{}", kv_table(study));

@@ -46,6 +46,7 @@ HostTensors KernelRunner::run(const std::string& descriptor, const Problem& prob
   DeviceCase on_device(device(), problem, 1, stream_);
   on_device.allocate_workspace(kernel);
   kernel.prepare(device());
+  compiler_ = nlohmann::json::parse(kernel.member(0).describe()).at("compiler").get<std::string>();
   on_device.launch(kernel, 0);
   return on_device.download_outputs();
 }
@@ -58,6 +59,8 @@ Problem problem_of(const std::string& descriptor, std::span<const HostTensor> in
 
 nlohmann::ordered_json origin_json(const KernelRunner& runner) {
   return {{"device", runner.facts().at("description")},
+          {"driver", runner.facts().at("driver_version")},
+          {"compiler", runner.compiler()},
           {"arch", runner.architecture()},
           {"cubit", fmt::format("{}.{}.{}", CUBIT_VERSION_MAJOR, CUBIT_VERSION_MINOR, CUBIT_VERSION_PATCH)},
           {"commit", kCommit}};

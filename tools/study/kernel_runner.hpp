@@ -34,6 +34,7 @@ class KernelRunner {
   HostTensors run(const std::string& descriptor, const Problem& problem) const;
   const nlohmann::json& facts() const { return chosen_.facts; }  ///< the JSON of Device::describe
   const std::string& architecture() const { return architecture_; }
+  const std::string& compiler() const { return compiler_; }  ///< of the kernel that ran last
   const Device& device() const { return *chosen_.device; }
   const Engine& engine() const { return engine_; }
   bool is_gpu() const { return !means_cpu(chosen_.facts.at("name").get<std::string>()); }
@@ -43,12 +44,13 @@ class KernelRunner {
   std::string architecture_;
   Engine engine_;
   OwnedStream stream_;
+  mutable std::string compiler_;
 };
 
 /// A problem that copies the tensors.
 Problem problem_of(const std::string& descriptor, std::span<const HostTensor> inputs, const Numbers& numbers);
 
-/// Device, architecture, version and commit, for the JSON of a study.
+/// Device, driver, compiler, architecture, version and commit, for the JSON of a study whose kernels have run.
 nlohmann::ordered_json origin_json(const KernelRunner& runner);
 
 }  // namespace cubit::tools

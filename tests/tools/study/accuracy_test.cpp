@@ -43,6 +43,9 @@ TEST(StudyAccuracy, KernelsOnTheCpuDeviceShowWhatSmoothQuantGains) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("static minmax"), HasSubstr("alpha 0.5"), HasSubstr("down_proj")));
   EXPECT_THAT(test::read_file(picture), HasSubstr("dynamic token, weights per channel"));
   const auto study = nlohmann::json::parse(test::read_file(json));
+  EXPECT_EQ(study.at("arch"), "cpu:sm_80");
+  EXPECT_NE(study.at("compiler"), "");
+  EXPECT_TRUE(study.at("driver").is_number());
   ASSERT_EQ(study.at("entries").size(), 4);
   for (const auto& entry : study.at("entries")) {
     EXPECT_GT(entry.at("error"), 1e-4);  // INT8 is never exact
@@ -207,6 +210,36 @@ TEST(StudyKv, ReadsRecordedKeysAndValues) {
   EXPECT_THAT(program.run(arguments).err, HasSubstr("tensor key with 3 dimensions: has another number of dimensions"));
   program.folder().write("kv.safetensors", tensors_file({"key", "value"}, {1, 2, 1, 64}, waves(128, 64, 1)));
   EXPECT_THAT(program.run(arguments).err, HasSubstr("has no tensor query"));
+}
+
+/// `arguments` with `output` name one of the study's input files as an output. Nothing may change.
+void expect_inputs_kept(const Program& program, std::vector<std::string> arguments, const std::string& option,
+                        const std::string& output) {
+  const std::string before = test::read_file(output);
+  arguments.insert(arguments.end(), {option, output});
+  const Result result = program.run(arguments);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr(option), HasSubstr(output)));
+  EXPECT_EQ(test::read_file(output), before);
+}
+
+TEST(StudyAccuracy, OutputsNeverReplaceInputs) {
+  const Program program;
+  const test::TemporaryFolder& folder = program.folder();
+  const std::string layer = "model.layers.0.mlp.up_proj";
+  std::filesystem::create_directory(folder.path("model"));
+  const std::string weights =
+      folder.write("model/model.safetensors", tensors_file({layer + ".weight"}, {32, 32}, waves(1024, 32, 1)));
+  const std::string batch = folder.write("batch.safetensors", tensors_file({layer}, {8, 32}, waves(256, 32, 50)));
+  const std::string recorded =
+      folder.write("kv.safetensors", tensors_file({"query", "key", "value"}, {1, 2, 1, 64}, waves(128, 64, 1)));
+  const std::vector<std::string> accuracy = {"study",         "accuracy", "--checkpoint", folder.path("model"),
+                                             "--activations", batch};
+  for (const std::string option : {"--json", "--picture"}) {
+    expect_inputs_kept(program, accuracy, option, weights);
+    expect_inputs_kept(program, accuracy, option, batch);
+    expect_inputs_kept(program, {"study", "kv", "--input", recorded}, option, recorded);
+  }
 }
 
 TEST(StudyAccuracy, BadInputIsOneSentence) {
