@@ -105,13 +105,9 @@ void LlamaBundle::expect_launches_compile_nothing(const std::vector<std::string>
   }
 }
 
-TEST_F(LlamaBundle, TenThousandGetsCompileNothing) {
+TEST_F(LlamaBundle, TenThousandGetsAndALaunchOfEveryDescriptorCompileNothing) {
   compile(kArchitecture, {"--ptx"});
   expect_gets_compile_nothing(kArchitecture, {kArchitecture, std::string("cpu:") + kArchitecture});
-}
-
-TEST_F(LlamaBundle, EveryDescriptorIsLaunchedWithoutACompiler) {
-  compile(kArchitecture, {"--ptx"});
   expect_launches_compile_nothing({"--device", "cpu", "--arch", kArchitecture});
 }
 
