@@ -57,6 +57,7 @@ runtime::Settings settings_of(const cubit_engine_options& options) {
   if (options.cache_dir != nullptr) {
     settings.cache_dir = options.cache_dir;
     settings.is_cache_dir_unknown = false;
+    settings.is_cache_dir_given = true;
   }
   if (options.nvrtc_path != nullptr) settings.nvrtc_path = options.nvrtc_path;
   if (options.system_caches != nullptr) settings.system_caches = runtime::path_list(options.system_caches);

@@ -70,7 +70,7 @@ void throw_if_not_cached(const runtime::Engine& engine, const std::vector<std::e
     else if (errors[i] && missing.empty())
       return;
   }
-  if (missing.size() > 1) throw runtime::not_cached(missing, engine.loads_only_signed());
+  if (missing.size() > 1) throw runtime::not_cached(missing, engine.place_of_missing());
 }
 
 [[noreturn]] void rethrow_naming(const std::exception_ptr& error, std::string_view text,

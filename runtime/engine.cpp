@@ -151,9 +151,14 @@ Artifact Engine::obtain(const codegen::KernelSource& source, const RequestKey& k
   if (auto artifact = from_stores(request)) return std::move(*artifact);
   if (!may_compile()) {
     const MissingKernel missing{source.descriptor, source.target, source.code, source.callers_own};
-    throw not_cached({&missing, 1}, loads_only_signed());
+    throw not_cached({&missing, 1}, place_of_missing());
   }
   return compile(source, request, emission);
+}
+
+MissingPlace Engine::place_of_missing() const {
+  return {.loads_only_signed = loads_only_signed(),
+          .cache_dir = settings_.is_cache_dir_given ? settings_.cache_dir : std::string()};
 }
 
 std::optional<Artifact> Engine::find_in(const Store& store, const StoreRequest& request) {
@@ -165,8 +170,14 @@ std::optional<Artifact> Engine::find_in(const Store& store, const StoreRequest& 
   return artifact;
 }
 
+std::optional<Artifact> Engine::from_disk(const StoreRequest& request) {
+  auto artifact = find_in(disk_, request);
+  if (artifact) disk_.hold(*artifact);
+  return artifact;
+}
+
 std::optional<Artifact> Engine::from_stores(const StoreRequest& request) {
-  if (auto artifact = find_in(disk_, request)) return artifact;
+  if (auto artifact = from_disk(request)) return artifact;
   for (const auto& store : read_only_stores_) {
     if (auto artifact = find_in(*store, request)) return artifact;
   }
@@ -193,7 +204,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest
   // that failed leaves nothing, and this process compiles.
   auto lock = disk_.lock(artifact_id(request.key, compiler.version()), [&emission] { emission.emit_early(); });
   if (lock && disk_.holds(request)) {
-    if (auto artifact = find_in(disk_, request)) return std::move(*artifact);
+    if (auto artifact = from_disk(request)) return std::move(*artifact);
   }
   count(compiles_);
   Compiled compiled = compiler.compile(source);
@@ -208,7 +219,7 @@ Artifact Engine::compile(const codegen::KernelSource& source, const StoreRequest
                     .code = source.code,
                     .inputs = input_digests(source),
                     .cubin = std::move(compiled.cubin)};
-  disk_.publish(artifact);
+  if (disk_.publish(artifact)) disk_.hold(artifact);
   lock.reset();
   disk_.prune_if_due();
   return artifact;

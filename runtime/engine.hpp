@@ -23,6 +23,7 @@
 #include "runtime/kernel.hpp"
 #include "runtime/log.hpp"
 #include "runtime/log_queue.hpp"
+#include "runtime/missing.hpp"
 #include "runtime/settings.hpp"
 #include "runtime/store.hpp"
 
@@ -99,6 +100,7 @@ class Engine {
 
   /// True if the engine was given public keys.
   bool loads_only_signed() const { return !signers_.empty(); }
+  MissingPlace place_of_missing() const;  ///< for not_cached()
 
   const DiskCache& disk_cache() const { return disk_; }
   const Settings& settings() const { return settings_; }
@@ -137,6 +139,7 @@ class Engine {
   void abandon(const Slot& slot);
   Artifact obtain(const codegen::KernelSource& source, const RequestKey& key, LogQueue::Emission& emission);
   std::optional<Artifact> find_in(const Store& store, const StoreRequest& request);
+  std::optional<Artifact> from_disk(const StoreRequest& request);
   std::optional<Artifact> from_stores(const StoreRequest& request);
   Artifact compile(const codegen::KernelSource& source, const StoreRequest& request, LogQueue::Emission& emission);
   /// Returns the compiler, or nullptr with the reason in `why`. After a failure the next call searches again, because a

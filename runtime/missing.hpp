@@ -21,8 +21,13 @@ struct MissingKernel {
   auto operator<=>(const MissingKernel&) const = default;
 };
 
+/// Where the commands put the kernels.
+struct MissingPlace {
+  bool loads_only_signed = false;  ///< the engine was given public keys
+  std::string cache_dir{};         ///< the folder for --cache-dir; "": the one that the environment names
+};
+
 /// The Failure(not_cached) that names all of `given_kernels`, which is not empty, in commands to paste into a shell.
-/// `loads_only_signed` says that the engine was given public keys.
-Failure not_cached(std::span<const MissingKernel> given_kernels, bool loads_only_signed = false);
+Failure not_cached(std::span<const MissingKernel> given_kernels, const MissingPlace& place = {});
 
 }  // namespace cubit::runtime

@@ -37,6 +37,8 @@ struct Settings {
   std::string cache_dir = {};
   /// No variable named a folder for the cache, and the engine says so.
   bool is_cache_dir_unknown = false;
+  /// The program and not the environment named the folder, so commands for the tool must name the folder as well.
+  bool is_cache_dir_given = false;
   /// Further cache folders, which are only read, in this order (CUBIT_SYSTEM_CACHES, separated by colons).
   std::vector<std::string> system_caches = {};
   /// Files of bundles, which the engine asks after the folders, in this order (CUBIT_BUNDLES, separated by colons).

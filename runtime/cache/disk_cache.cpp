@@ -63,7 +63,9 @@ bool is_link(const fs::path& path) {
 
 std::string remedy_for_distrust() {
   return ", so others could make this program run their code (copy it with cp -r to a folder of your own, take the "
-         "permission away with chmod g-w or chmod -R go-w, or name who is trusted in CUBIT_CACHE_TRUST)";
+         "permission away with chmod g-w or chmod -R go-w, name who is trusted in CUBIT_CACHE_TRUST, or ship the "
+         "kernels "
+         "in a signed bundle)";
 }
 
 }  // namespace
@@ -87,6 +89,7 @@ std::string DiskCache::prepare_folder() {
   if (error != 0) return "it cannot be read: " + file_error(error);
   const std::string distrust = options_.trust.distrust_of_folder(ownership);
   if (!distrust.empty()) return distrust + remedy_for_distrust();
+  if (::access(folder_.c_str(), X_OK) != 0) return "it cannot be read: " + file_error(errno);
   const fs::path entries = schema_folder(folder_);
   if (is_link(entries)) return fmt::format("{} in it is a symbolic link", entries.filename().native());
   error = options_.is_system ? 0 : create_folder_like_parent(entries);

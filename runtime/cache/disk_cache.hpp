@@ -24,6 +24,7 @@
 
 #include "runtime/cache/artifact.hpp"
 #include "runtime/cache/files.hpp"
+#include "runtime/cache/holder.hpp"
 #include "runtime/cache/trust.hpp"
 #include "runtime/log.hpp"
 #include "runtime/store.hpp"
@@ -100,6 +101,8 @@ class DiskCache final : public Store {
   /// Writes a temporary file, calls fsync and renames the file. A failure (full disk, missing folder, no memory) is
   /// logged as a warning and leaves no partial entry. Deletes what dead processes left in the same subfolder.
   bool publish(const Artifact& artifact) const override;
+  /// Notes that this process holds the code of the entry until the cache is destroyed: prune() leaves the entry.
+  void hold(const Artifact& artifact) const;
   void visit(const std::function<void(const Artifact&)>& visit) const override;
   StoreReport report() const override;
 
@@ -118,8 +121,8 @@ class DiskCache final : public Store {
   std::size_t clear() const;
 
   /// Deletes the entries that were not used for limits.age, then the least recently used ones until limits.bytes
-  /// suffice, and the staging and lock files of dead processes. An entry whose key is being compiled stays. A process
-  /// that has loaded an entry keeps its code, because it holds a copy. Deletes nothing while another process prunes.
+  /// suffice, and the staging and lock files of dead processes. An entry whose key is being compiled, or that a process
+  /// holds, stays. Deletes nothing while another process prunes.
   CacheStats prune(const CacheLimits& limits) const;
   /// Prunes to the limits of the options, at most once in ten minutes for all processes. Without limits only the files
   /// of dead processes are deleted, at most once a day. A failure is logged as a warning. Call this function after a
@@ -154,6 +157,7 @@ class DiskCache final : public Store {
   std::filesystem::path folder_;
   LogSink log_;
   DiskCacheOptions options_;
+  mutable Holder holder_;
   bool readable_ = false;
   bool writable_ = false;
   std::string trouble_;

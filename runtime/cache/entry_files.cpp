@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <system_error>
 
@@ -17,6 +18,8 @@ constexpr std::size_t kSubfolderDigits = 2;
 constexpr std::size_t kKeyDigits = 64;
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 constexpr std::string_view kBeforeVersion = "-nvrtc";
+/// After this time without a new entry in its list, a process of another machine counts as dead if its lock looks free.
+constexpr std::chrono::hours kLongestHold = std::chrono::days(30);
 
 /// Returns 3 for "v3", and -1 for any other name.
 int layout_of_folder(const fs::path& folder) {
@@ -56,9 +59,14 @@ std::string_view cut_marked_number(std::string_view& text, std::string_view mark
   return digits;
 }
 
-/// The parts of the name of an entry's lock, "<id>[.machine<number>][.user<number>].lock".
+/// True for "holder<digits>".
+bool is_holder_number(std::string_view text) { return !cut_marked_number(text, kHolderMark).empty() && text.empty(); }
+
+/// The parts of the name of an entry's lock, "<id>[.machine<number>][.user<number>].lock", or of a list of held
+/// entries, "holder<number>.machine<number>.lock".
 struct LockName {
   bool is_lock = false;
+  bool is_holder = false;
   std::string_view machine;
 };
 
@@ -67,7 +75,8 @@ LockName parse_lock_name(std::string_view name) {
   if (!cut_suffix(name, kLockSuffix)) return parsed;
   cut_marked_number(name, kUserMark);
   parsed.machine = cut_marked_number(name, kMachineMark);
-  parsed.is_lock = is_id(name);
+  parsed.is_holder = !parsed.machine.empty() && is_holder_number(name);
+  parsed.is_lock = parsed.is_holder || is_id(name);
   return parsed;
 }
 
@@ -97,6 +106,8 @@ bool is_lock(const fs::path& path) {
   const std::string name = path.filename().native();
   return name == kPruneLock || parse_lock_name(name).is_lock;
 }
+
+bool is_holder(const fs::path& path) { return parse_lock_name(path.filename().native()).is_holder; }
 
 bool is_staging(const fs::path& path) {
   const std::string file = path.filename().native();
@@ -156,8 +167,9 @@ bool remove_leftover(const fs::path& path) {
   if (!is_lock(path)) return false;
   const std::string name = path.filename().native();
   // The locks of another machine may look free here.
-  const std::string_view machine = parse_lock_name(name).machine;
-  if (!machine.empty() && !is_this_machine(machine) && !is_abandoned_by_age(path)) return false;
+  const LockName parsed = parse_lock_name(name);
+  const bool is_old = parsed.is_holder ? is_older_than(path, kLongestHold) : is_abandoned_by_age(path);
+  if (!parsed.machine.empty() && !is_this_machine(parsed.machine) && !is_old) return false;
   return remove_free_lock(path);
 }
 

@@ -23,6 +23,8 @@ inline constexpr std::string_view kEntrySuffix = ".cubit";
 inline constexpr std::string_view kLockSuffix = ".lock";
 inline constexpr std::string_view kMachineMark = ".machine";  ///< in the name of a lock of one machine's processes
 inline constexpr std::string_view kUserMark = ".user";        ///< in the name of a lock of one user's processes
+inline constexpr std::string_view kHolderMark =
+    "holder";  ///< begins the name of a list of held entries, see holder.hpp
 inline constexpr std::string_view kPruneLock = "prune.lock";  ///< held by the process that prunes
 inline constexpr std::string_view kPruneMarker = "pruned";    ///< its time says when a process pruned last
 inline constexpr std::string_view kLockProbe = "locks";       ///< the staging file that lock_error() locks
@@ -40,8 +42,10 @@ std::filesystem::path entry_path(const std::filesystem::path& cache, const std::
 
 /// True for the name of an entry. Other names that end in ".cubit" are not cubit's.
 bool is_entry(const std::filesystem::path& path);
-/// True for the names of an entry's lock and of the lock that prune() holds.
+/// True for the names of an entry's lock, of the lock that prune() holds, and of a list of held entries.
 bool is_lock(const std::filesystem::path& path);
+/// True for the name of a list of held entries.
+bool is_holder(const std::filesystem::path& path);
 /// True for the name of a staging file of the cache, or of a folder that is being made.
 bool is_staging(const std::filesystem::path& path);
 std::string entry_id(const std::filesystem::path& path);

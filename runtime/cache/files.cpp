@@ -388,10 +388,12 @@ std::uint32_t this_machine() {
 
 bool is_this_machine(std::string_view number) { return number == fmt::format("{}", this_machine()); }
 
-bool is_abandoned_by_age(const std::filesystem::path& path) {
+bool is_older_than(const std::filesystem::path& path, std::chrono::nanoseconds age) {
   FileFacts facts;
-  return read_facts(path, facts) == 0 && std::chrono::nanoseconds(file_clock_now() - facts.modified) > kAbandonedAfter;
+  return read_facts(path, facts) == 0 && std::chrono::nanoseconds(file_clock_now() - facts.modified) > age;
 }
+
+bool is_abandoned_by_age(const std::filesystem::path& path) { return is_older_than(path, kAbandonedAfter); }
 
 bool is_abandoned(const std::filesystem::path& staged) {
   const std::string name = staged.filename().native();

@@ -125,6 +125,9 @@ std::uint32_t this_machine();
 /// True if the decimal digits are those of this_machine().
 bool is_this_machine(std::string_view number);
 
+/// True if nobody has modified the file or folder for `age`.
+bool is_older_than(const std::filesystem::path& path, std::chrono::nanoseconds age);
+
 /// True if nobody has modified the file or folder for an hour. Neither a store nor a compilation takes as long.
 bool is_abandoned_by_age(const std::filesystem::path& path);
 

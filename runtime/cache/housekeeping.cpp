@@ -160,6 +160,10 @@ void DiskCache::note_use(const fs::path& path, std::int64_t last_use) const {
   if (last_use > now || now - last_use > kUseStep) touch(path);
 }
 
+void DiskCache::hold(const Artifact& artifact) const {
+  if (writable_) holder_.hold(schema_folder(folder_), artifact_id(artifact.key, artifact.compiler));
+}
+
 CacheStats DiskCache::stats() const {
   if (!readable_) return {};
   CacheStats stats = stats_of(survey(folder_, options_.trust), folder_);
@@ -177,6 +181,9 @@ CacheStats DiskCache::prune(const CacheLimits& limits) const {
   File lock;
   if (lock_file(lock_path, lock, {}) == EWOULDBLOCK) return stats();
   Survey found = survey(folder_, options_.trust);
+  std::erase(found.lock_files, lock_path);
+  std::erase_if(found.lock_files, remove_leftover);
+  const std::set<std::string> held = held_ids(found.lock_files);
   CacheStats removed;
   const std::int64_t now = file_clock_now();
   std::vector<Used> left;
@@ -185,7 +192,8 @@ CacheStats DiskCache::prune(const CacheLimits& limits) const {
     const bool is_surplus = is_old || (limits.bytes != 0 && found.bytes > limits.bytes);
     FileFacts facts;
     // Somebody may have used or replaced the entry meanwhile.
-    const bool is_due = is_surplus && (read_facts(entry.path, facts) != 0 || facts.modified == entry.last);
+    const bool is_due = is_surplus && !held.contains(entry_id(entry.path)) &&
+                        (read_facts(entry.path, facts) != 0 || facts.modified == entry.last);
     if (is_due && remove_if_still(entry.path, facts.identity) == Fate::deleted) {
       found.bytes -= entry.bytes;
       ++removed.removed;
@@ -193,13 +201,11 @@ CacheStats DiskCache::prune(const CacheLimits& limits) const {
     } else if (is_due && is_gone(entry.path)) {  // another process has deleted the entry
       found.bytes -= entry.bytes;
     } else {
-      left.push_back(std::move(entry));  // not due, or its key is being compiled
+      left.push_back(std::move(entry));  // not due, or held, or its key is being compiled
     }
   }
   found.entries = std::move(left);
   std::erase_if(found.staging_files, remove_leftover);
-  std::erase(found.lock_files, lock_path);
-  std::erase_if(found.lock_files, remove_leftover);
   unlock_and_remove(lock_path, lock);
   CacheStats stats = stats_of(found, folder_);
   stats.removed = removed.removed;

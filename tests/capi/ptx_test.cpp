@@ -92,7 +92,8 @@ TEST_F(CapiPtx, ThatIsMissingToIsTheErrorOfTheDevicesOwnCode) {
     FAIL() << "found";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), CUBIT_NOT_CACHED);
-    EXPECT_THAT(error.what(), HasSubstr("cubit compile 'stream_read' --arch sm_90a)"));
+    EXPECT_THAT(error.what(), HasSubstr("cubit compile 'stream_read' --arch sm_90a --cache-dir '" +
+                                        std::string(cache_.path()) + "')"));
   }
 }
 
@@ -141,7 +142,7 @@ TEST_F(CapiPtx, ServesAGpuThatCubitDoesNotKnow) {
     made.get("stream_read");
     FAIL() << "found";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("cubit compile 'stream_read' --arch sm_121 --ptx)"));
+    EXPECT_THAT(error.what(), HasSubstr("cubit compile 'stream_read' --arch sm_121 --ptx --cache-dir '"));
   }
   cache_.add("stream_read", "sm_90", kPtx);
   const Kernel kernel = made.get("stream_read");

@@ -40,10 +40,12 @@ class KillTest : public DiskCacheFaultTest {
   /// The next engine gets the kernel, and leaves one good entry and no other file beside it.
   void expect_recovery(int last) {
     for (const CacheEntry& entry : DiskCache(cache_folder(), {}).list()) EXPECT_EQ(entry.damage, "") << "step " << last;
-    Engine next = engine(cache_folder());
-    EXPECT_EQ(next.get(source_)->artifact().cubin.size(), source_.template_text.size());
-    EXPECT_THAT(lines_.all(), IsEmpty()) << "step " << last;
-    EXPECT_EQ(next.disk_cache().remove_damaged().size(), 0u);
+    {
+      Engine next = engine(cache_folder());
+      EXPECT_EQ(next.get(source_)->artifact().cubin.size(), source_.template_text.size());
+      EXPECT_THAT(lines_.all(), IsEmpty()) << "step " << last;
+      EXPECT_EQ(next.disk_cache().remove_damaged().size(), 0u);
+    }
     EXPECT_THAT(cache_files(), SizeIs(1)) << "step " << last;
     Engine reader = engine(cache_folder());
     reader.get(source_);
@@ -69,6 +71,20 @@ TEST_F(KillTest, AtEveryStepOfReplacingADamagedEntry) {
         DiskCache(cache_folder(), {}).remove_damaged();
         expect_recovery(last);
       });
+}
+
+/// The list of a killed process protects nothing.
+TEST_F(KillTest, WhatAKilledProcessHeldIsPruned) {
+  test::Child victim([&]() -> std::string {
+    Engine own = engine(cache_folder());
+    own.get(source_);
+    static_cast<void>(raise(SIGKILL));
+    return "survived";
+  });
+  EXPECT_THAT(victim.join(), HasSubstr("died of signal 9"));
+  EXPECT_THAT(cache_files(), SizeIs(2)) << "the entry and the list";
+  EXPECT_EQ(DiskCache(cache_folder(), {}).prune({.bytes = 1}).removed, 1u);
+  EXPECT_THAT(cache_files(), IsEmpty());
 }
 
 TEST_F(KillTest, AtEveryStepOfClearing) {
@@ -128,8 +144,7 @@ class ThirtyKillsTest : public KillTest {
 
 TEST_F(ThirtyKillsTest, TheNextStoreOfEachKeyCleansUpBesideIt) {
   test::write_whole(marker(), "");  // another process has just cleaned up
-  Engine next = engine(cache_folder());
-  for (int i = 0; i < 30; ++i) next.get(test::small_source(std::to_string(i)));
+  for (int i = 0; i < 30; ++i) engine(cache_folder()).get(test::small_source(std::to_string(i)));
   EXPECT_EQ(left().staging_files + left().lock_files, 0u);
   EXPECT_THAT(cache_files(), SizeIs(30));
   EXPECT_THAT(lines_.all(), IsEmpty());
@@ -166,8 +181,8 @@ TEST_F(ThirtyKillsTest, ACompileOfAnyKeyCleansUpEverywhereOnceADay) {
 
 /// An engine with limits prunes after a compile, at most once in ten minutes.
 TEST_F(ThirtyKillsTest, WithLimitsACompileOfAnyKeyCleansUpEverywhere) {
-  Engine limited({.cache_dir = cache_folder().string(), .cache_max_days = 30}, lines_.sink(), compiler_);
-  limited.get(test::small_source("another"));
+  Engine({.cache_dir = cache_folder().string(), .cache_max_days = 30}, lines_.sink(), compiler_)
+      .get(test::small_source("another"));
   EXPECT_EQ(left().staging_files + left().lock_files, 0u);
 }
 

@@ -207,15 +207,17 @@ TEST_F(DiskCacheFaultTest, AStoppedOwnerDelaysARequestByTheWaitAndFinishesLater)
   ASSERT_TRUE(WIFSTOPPED(status));
   const auto start = std::chrono::steady_clock::now();
   constexpr std::chrono::milliseconds kWait(2500);
-  Engine waiting({.cache_dir = cache_folder().string(), .lock_wait = kWait}, lines_.sink(), compiler_);
-  EXPECT_TRUE(waiting.get(source_));
+  EXPECT_TRUE(
+      Engine({.cache_dir = cache_folder().string(), .lock_wait = kWait}, lines_.sink(), compiler_).get(source_));
   const auto waited = std::chrono::steady_clock::now() - start;
   EXPECT_GE(waited, kWait);
   EXPECT_LT(waited, 2 * kWait) << "one wait, although there are two locks";
   EXPECT_THAT(lines_.all(), ElementsAre(HasSubstr("waiting for at most 2.5 s"), HasSubstr("compiling without it")));
-  Engine reader = engine(cache_folder());
-  reader.get(source_);
-  EXPECT_EQ(reader.counters().disk_hits, 1u) << "who compiled without the lock has stored the kernel";
+  {
+    Engine reader = engine(cache_folder());
+    reader.get(source_);
+    EXPECT_EQ(reader.counters().disk_hits, 1u) << "who compiled without the lock has stored the kernel";
+  }
   ASSERT_EQ(::kill(owner.process(), SIGCONT), 0);
   EXPECT_EQ(owner.join(), "");
   EXPECT_EQ(compiler_->compiles(), 2u);

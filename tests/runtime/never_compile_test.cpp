@@ -69,6 +69,17 @@ TEST_F(NeverCompileTest, AMissOfTheCpuDevicesCodeNamesTheCommandThatCompilesPtx)
                     HasSubstr("(cubit compile 'small:first' --arch sm_90a --ptx), or allow compilation")));
 }
 
+TEST(NotCachedTest, CommandsPutTheKernelsWhereTheEngineLooks) {
+  const std::vector<MissingKernel> missing = {{"a:x", "sm_80"}, {"b:x", "sm_90a"}};
+  EXPECT_THAT(
+      not_cached(missing, {.cache_dir = "/srv/it's mine"}).what(),
+      HasSubstr("(cubit compile 'a:x' --arch sm_80 --cache-dir '/srv/it'\\''s mine' && cubit compile 'b:x' --arch "
+                "sm_90a --cache-dir '/srv/it'\\''s mine')"));
+  EXPECT_THAT(not_cached(missing, {.loads_only_signed = true}).what(),
+              HasSubstr("(cubit compile 'a:x' --arch sm_80 --bundle new1.cubit && cubit compile 'b:x' --arch sm_90a "
+                        "--bundle new2.cubit) into a new bundle, sign the bundle"));
+}
+
 TEST(NotCachedTest, EachArchitectureAndKindOfCodeHasACommand) {
   const std::vector<MissingKernel> missing = {{"b:x", "sm_90a"},
                                               {"a:x", "sm_90a", codegen::Code::ptx},
