@@ -75,6 +75,15 @@ TEST_F(SharedFolderTest, AnotherUsersFolderIsRefused) {
   EXPECT_EQ(as(0, [&] { return get_with(trusting("user:54322")); }), "hit");
 }
 
+/// Root's cache in the mode that cubit itself makes.
+TEST_F(SharedFolderTest, AFolderThatOnlyItsOwnerReadsCannotBeRead) {
+  ASSERT_EQ(::chmod(cache_folder().c_str(), 0700), 0);
+  EXPECT_EQ(as(0, [&] { return get_with(trusting("")); }), "compiled");
+  EXPECT_THAT(as(kAlice, [&] { return get_with(trusting("")); }),
+              AllOf(HasSubstr("compiled; "), HasSubstr("it cannot be read: Permission denied"),
+                    testing::Not(HasSubstr("created"))));
+}
+
 /// Bob, who is not named, lets a folder of the cache lead to a folder of his choice.
 TEST_F(SharedFolderTest, ALinkInPlaceOfAFolderIsNotWrittenThrough) {
   const fs::path elsewhere = folder_.path() / "elsewhere";

@@ -336,6 +336,9 @@ TEST_F(BundleCommand, ASignedBundleHasTheSameRootAndIsVerifiedByItsKey) {
   EXPECT_EQ(before.at("signer"), "");
   expect_refusal({"bundle", "sign", whole, "--key", file("release.public")}, "does not hold a secret key");
   expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  std::filesystem::permissions(file("release.secret"), std::filesystem::perms(0640));
+  expect_refusal({"bundle", "sign", whole, "--key", file("release.secret")},
+                 "others can read or write this secret key");
   const std::string signer = test::read_file(file("release.public")).substr(0, 64);
   EXPECT_EQ(shown().at("signer"), signer);
   EXPECT_EQ(shown().at("root"), before.at("root"));
@@ -358,6 +361,31 @@ TEST_F(BundleCommand, AnEngineWithThePublicKeyLoadsTheSignedBundleAlone) {
   expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
   const Result served = program.run_in_shell(command, words);
   EXPECT_EQ(served.exit_code, 0) << served.err;
+}
+
+/// What the error of such an engine advises works beside its public keys.
+TEST_F(BundleCommand, KernelsToSignAreCompiledBesideThePublicKeys) {
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  const std::string command = "CUBIT_PUBLIC_KEYS=$(cat " + file("release.public") + ") \"$0\" \"$@\"";
+  const Result made =
+      program.run_in_shell(command, {"compile", "merge", "--arch", "sm_80", "--bundle", file("new.cubit")});
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(entries(file("new.cubit")).size(), 1u);
+}
+
+TEST_F(BundleCommand, AFileThatIsNoBundleIsNotReplaced) {
+  const std::string notes = program.folder().write("notes.txt", "a list of things\n");
+  expect_refusal({"compile", "stream_read", "--arch", "sm_80", "--bundle", notes},
+                 "the file is not a bundle, and it would be replaced");
+  EXPECT_EQ(test::read_file(notes), "a list of things\n");
+}
+
+TEST_F(BundleCommand, WhoReplacesASignedBundleIsTold) {
+  const Words words = {"compile", "stream_read", "--arch", "sm_80", "--bundle", whole};
+  EXPECT_THAT(program.run(words).out, testing::Not(HasSubstr("was signed")));
+  expect_good({"bundle", "keygen", "--output", file("release")});
+  expect_good({"bundle", "sign", whole, "--key", file("release.secret")});
+  EXPECT_THAT(program.run(words).out, HasSubstr("the bundle before was signed"));
 }
 
 TEST_F(BundleCommand, AMissIsExplainedForThePublicKeysOfTheEnvironment) {

@@ -109,5 +109,17 @@ TEST(CompilePolicy, TheVariableIsJudgedOnlyWhereItDecides) {
   EXPECT_EQ(forbidden.err.find("junk"), std::string::npos) << forbidden.err;
 }
 
+TEST(CacheFolder, ALimitThatIsNoNumberToKeepIsRefused) {
+  const Program program;
+  std::filesystem::create_directory(program.cache());
+  for (const std::string limit : {"-1", "0", "0G", "18446744073709551617", "some"}) {
+    const Result result = program.run({"cache", "prune", "--max-bytes", limit, "--cache-dir", program.cache()});
+    EXPECT_EQ(result.exit_code, 2) << limit;
+    EXPECT_THAT(result.err, HasSubstr("accepted: whole numbers from 1 on, such as 500M or 2G"));
+  }
+  EXPECT_EQ(program.run({"cache", "prune", "--max-days", "0", "--cache-dir", program.cache()}).exit_code, 2);
+  EXPECT_EQ(program.run({"cache", "prune", "--max-bytes", "2G", "--cache-dir", program.cache()}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace cubit::tools

@@ -3,6 +3,7 @@
 #include <cubit/cubit.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,6 +113,15 @@ void write_new_file(const std::string& path, std::string_view content, mode_t mo
   }
 }
 
+/// Whoever can read the secret key can sign what users then execute.
+void require_private(const std::string& key_file) {
+  constexpr mode_t kOthers = S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+  struct stat facts {};
+  if (::stat(key_file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || (facts.st_mode & kOthers) == 0) return;
+  throw BadInput(key_file, "others can read or write this secret key",
+                 "take the permission away (chmod 600), and make a new pair of keys if someone may have used it");
+}
+
 }  // namespace
 
 nlohmann::ordered_json BundleRow::json() const {
@@ -195,6 +205,7 @@ void sign_bundle(const std::string& path, const std::string& key_file) {
     header.signature = runtime::sign_root(bundle.root(), secret);
     return runtime::header_page(header);
   });
+  require_private(key_file);
   OutputFile file(path);
   file.set_mode(kPublic);
   file.commit_text(bytes.replace(0, page.size(), page));

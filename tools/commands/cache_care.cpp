@@ -76,6 +76,17 @@ int show_stats(const CareOptions& options, const Engine& engine) {
   return kExitGood;
 }
 
+/// CLI11 reads "-1" as a large number. cubit_cache_prune() takes 0 for no limit, and a user of 0 means the opposite.
+std::string reason_not_a_limit(std::string& text) {
+  constexpr std::size_t kMostDigits = 18;
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const bool is_zero = text.find_first_not_of('0') >= digits;
+  if (digits > 0 && digits <= kMostDigits && !is_zero) return {};
+  return text +
+         " is no number of bytes to keep; accepted: whole numbers from 1 on, such as 500M or 2G; cubit cache clear "
+         "deletes all entries";
+}
+
 int prune(const CareOptions& options, const Engine& engine) {
   const Json before = checked(Json::parse(engine.cache_stats()));
   if (!before.at("writable").get<bool>()) {
@@ -180,9 +191,10 @@ void add_cache_care(CLI::App& command, Context& context, const std::function<Eng
   CLI::App* pruning =
       add("prune", "Deletes the least recently used entries beyond the limits, and what dead processes left.", &prune);
   pruning->add_option("--max-bytes", options->max_bytes, "Bytes to keep, such as 500M or 2G (default: all)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(reason_not_a_limit, ""));  // the last one looks at the text first
   pruning->add_option("--max-days", options->max_days, "Days after its last use that an entry stays (default: all)")
-      ->check(CLI::Range(0U, 36500U));
+      ->check(CLI::Range(1U, 36500U));
   add("stats", "Counts entries, bytes, compilers and files of unfinished work; reads no entry.", &show_stats);
   add("doctor",
       "Checks folders, bundles, trust, locks, entries and free space, and deletes what dead processes left; exit code "

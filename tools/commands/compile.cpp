@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/stat.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -151,6 +153,28 @@ std::uint64_t entries_of_bundle_at(const std::string& path) {
   }
 }
 
+/// Throws BadInput if the path names a file that is no bundle, which the command would replace.
+void require_bundle_or_new(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 || facts.st_size == 0) return;
+  try {
+    static_cast<void>(BundleFile(path));
+  } catch (const BadInput&) {
+    throw BadInput("--bundle " + path, "the file is not a bundle, and it would be replaced",
+                   "name a bundle or a new file");
+  }
+}
+
+/// Says that the file of `path` is signed, whose signature does not hold for a new bundle; "" if it is not.
+std::string note_about_signature(const std::string& path) {
+  try {
+    if (BundleFile(path).signer().empty()) return {};
+  } catch (const BadInput&) {  // there is no bundle yet
+    return {};
+  }
+  return "the bundle before was signed; sign the new one with cubit bundle sign\n";
+}
+
 /// Says why a run with failed kernels must not write the bundle, or returns "".
 std::string reason_not_to_write(const std::string& path, const BundleBuilder& builder, std::ptrdiff_t failed) {
   if (failed == 0) return {};
@@ -174,9 +198,10 @@ std::string store_bundle(const std::string& path, const BundleBuilder& builder, 
     context.console.say(fmt::format("{}: the bundle is not written, because {}", path, reason));
     return {};
   }
+  const std::string note = note_about_signature(path);
   const std::uint64_t bytes = builder.write(path);
-  return fmt::format("{}: {} {}, {}\n", printable(path), builder.entries(),
-                     builder.entries() == 1 ? "entry" : "entries", format_bytes(static_cast<double>(bytes)));
+  return fmt::format("{}: {} {}, {}\n{}", printable(path), builder.entries(),
+                     builder.entries() == 1 ? "entry" : "entries", format_bytes(static_cast<double>(bytes)), note);
 }
 
 /// How many kernels were made, and how fast.
@@ -202,6 +227,7 @@ void report(const CompileOptions& options, const std::vector<CompileResult>& res
 
 int compile(const CompileOptions& options, Context& context) {
   if (options.output || options.bundle || options.shard) context.use_own_compiler();
+  if (options.bundle) require_bundle_or_new(*options.bundle);
   const std::vector<CompileJob> jobs = wanted_jobs(options, context);
   if (options.output) make_folder(*options.output, "--output");
   const int threads =

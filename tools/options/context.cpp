@@ -44,9 +44,9 @@ std::optional<std::string> Context::named_cache_dir() const {
 }
 
 Engine Context::engine(LogFunction log) const {
-  if (compile == "allow") return engine(CUBIT_COMPILE_ALLOW, std::move(log));
-  if (compile == "never") return engine(CUBIT_COMPILE_NEVER, std::move(log));
-  return engine(CUBIT_COMPILE_FROM_ENVIRONMENT, std::move(log));
+  if (compile == "allow") return engine(CUBIT_COMPILE_ALLOW, std::move(log), public_keys);
+  if (compile == "never") return engine(CUBIT_COMPILE_NEVER, std::move(log), public_keys);
+  return engine(CUBIT_COMPILE_FROM_ENVIRONMENT, std::move(log), public_keys);
 }
 
 std::string Context::resolved(const std::string& descriptor) const {
@@ -59,6 +59,7 @@ std::string Context::resolved(const std::string& descriptor) const {
 void Context::use_own_compiler() {
   const char* variable = std::getenv("CUBIT_COMPILER");  // the variable that the library reads
   if (variable == nullptr || *variable == '\0') compiler = CUBIT_COMPILER_EXACT;
+  public_keys = "";
 }
 
 Engine Context::cache_at(const std::string& folder) {
@@ -86,14 +87,14 @@ void Context::require_existing_cache_dir() const {
   throw BadInput("cache folder " + *cache_dir, "does not exist", "give another with --cache-dir");
 }
 
-Engine Context::engine(cubit_compile_policy policy, LogFunction log, const char* public_keys) const {
+Engine Context::engine(cubit_compile_policy policy, LogFunction log, const char* keys) const {
   const auto folder = named_cache_dir();
   require_cache_folder();
   EngineOptions options;
   if (cache_dir) options.cache_dir = cache_dir->c_str();
   options.compile = policy;
   options.compiler = compiler;
-  options.public_keys = public_keys;
+  options.public_keys = keys;
   options.log = std::move(log);
   return Engine(std::move(options));
 }

@@ -20,6 +20,7 @@ struct Context {
   std::optional<std::string> cache_dir;
   std::string compile;  ///< "allow", "never", or empty: the environment decides
   cubit_compiler_policy compiler = CUBIT_COMPILER_FROM_ENVIRONMENT;
+  const char* public_keys = nullptr;  ///< nullptr: those of the environment
   bool verbose = false;
   Console console;
   std::vector<std::string> scores;  ///< values of --score
@@ -37,7 +38,8 @@ struct Context {
   void require_existing_cache_dir() const;
   Engine engine(LogFunction log) const;
   /// Lets only entries of this machine's NVRTC answer, unless CUBIT_COMPILER says otherwise. For kernels to ship, which
-  /// must not depend on the compilers whose entries the cache happens to hold.
+  /// must not depend on the compilers whose entries the cache happens to hold. The public keys of the environment do
+  /// not count, because the command executes no kernel and signed bundles are made of what it stores.
   void use_own_compiler();
   /// An engine that never compiles, whatever the environment says. Its kernels come from the disk cache,
   /// also if CUBIT_PUBLIC_KEYS is set, because the engine executes none of them.
@@ -50,7 +52,7 @@ struct Context {
   std::optional<std::string> named_cache_dir() const;
 
  private:
-  Engine engine(cubit_compile_policy policy, LogFunction log, const char* public_keys = nullptr) const;
+  Engine engine(cubit_compile_policy policy, LogFunction log, const char* keys = nullptr) const;
 };
 
 /// The usable devices, with their facts in the JSON of cubit_devices.
