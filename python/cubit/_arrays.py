@@ -85,10 +85,15 @@ def from_numpy(example: Any, array: Any, type_: str) -> Any:
     """The array as a tensor of the framework of `example`."""
     framework = type(example).__module__.partition(".")[0]
     if framework == "torch":
-        torch = sys.modules["torch"]
-        bits = array.view(f"u{BYTES[type_]}") if type_ in ("BF16", "F8_E4M3", "F8_E5M2") else array
-        return torch.from_numpy(bits).view(getattr(torch, NAMES[type_]))
+        return tensor_of_bits(array, type_)
     return sys.modules["jax"].numpy.asarray(array) if framework in JAX else array
+
+
+def tensor_of_bits(array: Any, type_: str) -> Any:
+    """The array as a tensor of PyTorch, which shares its memory. NumPy may lack `type_`, the type of the values."""
+    torch = sys.modules["torch"]
+    bits = array.view(f"u{BYTES[type_]}") if type_ in ("BF16", "F8_E4M3", "F8_E5M2") else array
+    return torch.from_numpy(bits).view(getattr(torch, NAMES[type_]))
 
 
 def numpy_type(type_: str) -> Any:

@@ -14,11 +14,12 @@ import torch
 
 import cubit
 from cubit import _library
-from cubit._arrays import type_of
+from cubit._arrays import tensor_of_bits, type_of
+from cubit._checkpoint import Layer, read_layer
 from cubit._table import NAMES, Facts, table
 from cubit.errors import InvalidArgumentError
 
-__all__ = ["gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
+__all__ = ["Linear", "gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
 
 _FIELDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 _LIBRARY = torch.library.Library("cubit", "DEF")
@@ -132,6 +133,57 @@ def w8a8_linear(x: torch.Tensor, weight: torch.Tensor, weight_scales: torch.Tens
     made = _call("w8a8_gemm")("w8a8_gemm:" + ",".join(fields), activations=codes, weights=weight,
                               activation_scales=scales, weight_scales=weight_scales, bias=bias)[0]
     return made.view(*x.shape[:-1], made.shape[-1])
+
+
+class Linear(torch.nn.Module):
+    """A linear layer whose weights have the layout of a checkpoint. Buffers have the names of the operator's arguments.
+
+    Layers of 8-bit weights quantise their activations: by the layer's scale if it has one, else by one for each row.
+    """
+
+    def __init__(self, layer: Layer, device: str | torch.device = "cuda", dtype: torch.dtype = torch.float16) -> None:
+        super().__init__()
+        self.in_features, self.out_features = layer.k, layer.n
+        self.operator, element = layer.operator, _element(dtype)
+        if layer.fields.get("format") == "dense" and layer.fields["element"] != element:
+            raise InvalidArgumentError(f"dtype={dtype}", f"the layer's weights are {layer.fields['element']}",
+                                       "give the type of the weights")
+        self.descriptor = layer.descriptor(**{"element" if layer.operator == "w4a16_gemm" else "output": element})
+        how = "tensor" if "activation_scales" in layer.tensors else "token"
+        self.quantiser = f"quantize:output={layer.fields.get('element')},input={element},scale={how}"
+        for name, (array, type_) in layer.tensors.items():
+            self.register_buffer(name, tensor_of_bits(array, type_).to(device, dtype if name == "bias" else None))
+        permutation = None if layer.permutation is None else torch.from_numpy(layer.permutation).to(device)
+        self.register_buffer("permutation", permutation)
+
+    @classmethod
+    def from_checkpoint(cls, folder: str, layer: str, device: str | torch.device = "cuda",
+                        dtype: torch.dtype = torch.float16) -> "Linear":
+        """Reads a layer such as "model.layers.0.mlp.down_proj" from a folder, an index or a safetensors file.
+
+        The names and shapes of the layer's tensors tell the format: AWQ, GPTQ, compressed-tensors, or dense. `dtype` is
+        the type of inputs and outputs.
+        """
+        return cls(read_layer(folder, layer), device, dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        given = {name: one for name, one in self._buffers.items() if name != "permutation"}
+        given["activations"] = _rows(x) if self.permutation is None else _rows(x).index_select(1, self.permutation)
+        if self.operator == "w8a8_gemm":
+            scale = given.get("activation_scales")
+            made = _call("quantize")(self.quantiser, input=given["activations"], scale=scale)
+            given["activations"], given["activation_scales"] = made if scale is None else (made[0], scale)
+        y = _call(self.operator)(self.descriptor, **given)
+        return (y[0] if self.operator == "w8a8_gemm" else y).view(*x.shape[:-1], self.out_features)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, {self.descriptor}"
+
+
+def _element(dtype: torch.dtype) -> str:
+    if dtype not in _FIELDS:
+        raise InvalidArgumentError(f"dtype={dtype}", "a layer takes float16 and bfloat16", "give one of them")
+    return _FIELDS[dtype]
 
 
 def _field(x: torch.Tensor) -> str:

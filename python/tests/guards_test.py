@@ -234,7 +234,7 @@ def test_a_workspace_that_finds_no_place_is_freed(monkeypatch):
 def test_the_cpu_device_checks_the_type_that_the_caller_gave(monkeypatch):
     monkeypatch.setattr(_cpu, "to_numpy", lambda tensor: np.zeros(tensor.shape, np.uint8))
     codes = TorchTensor((16, 128), "float8_e5m2", kind=1)
-    with pytest.raises(InvalidArgumentError, match="weights is F8_E5M2: .* takes F8_E4M3"):
+    with pytest.raises(InvalidArgumentError, match=r"weights is F8_E5M2: .* takes F8_E4M3"):
         _cpu.launch(table("w8a8_gemm:element=fp8_e4m3"), "cpu:sm_89",
                     {"activations": TorchTensor((3, 128), "float8_e4m3fn", kind=1), "weights": codes,
                      "activation_scales": TorchTensor((3,), "float32", kind=1),

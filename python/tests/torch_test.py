@@ -4,12 +4,16 @@ import threading
 
 import pytest
 
+ml_dtypes = pytest.importorskip("ml_dtypes")
+np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("PyTorch has no GPU", allow_module_level=True)
 
 import cubit  # noqa: E402
 import cubit.torch as ct  # noqa: E402
+from checkpoint_test import LAYER, w4_cases, write  # noqa: E402
+from checkpoints import K, N, eight_bits  # noqa: E402
 
 INT4 = "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4"
 APPEND = "kv_append:kv=int4_rows,groups=4"
@@ -71,6 +75,54 @@ def test_w8a8_linear_is_a_matrix_product_of_the_codes():
     x_codes, x_scales = ct.quantize(x)
     expected = (x_codes.float() * x_scales[..., None]) @ (codes.float() * scales[:, None]).T
     assert relative(ct.w8a8_linear(x, codes, scales), expected) < 5e-3
+
+
+@pytest.fixture(autouse=True)
+def new_compiler():
+    """PyTorch compiles one function for a few layers only, and each test has layers of its own."""
+    torch._dynamo.reset()
+
+
+def inputs(dtype):
+    return torch.randn(2, 3, K, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("case", list(w4_cases()), ids=[one[0] for one in w4_cases()])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_layers_of_packed_words_come_from_a_checkpoint(tmp_path, case, dtype):
+    _, tensors, config, weights, _ = case
+    bias, x = np.linspace(-2, 2, N).astype(np.float16), inputs(dtype)
+    layer = ct.Linear.from_checkpoint(write(tmp_path, tensors | {"bias": bias}, config), LAYER, dtype=dtype)
+    weight = torch.from_numpy(weights.dense()).cuda()
+    expected = x.double() @ weight.T + torch.from_numpy(bias).cuda()
+    assert relative(layer(x), expected) < (2e-3 if dtype == torch.float16 else 1e-2)
+    compiled = torch.compile(layer, fullgraph=True)
+    assert torch.equal(compiled(x), layer(x))
+    assert set(layer.state_dict()) >= {"qweight", "scales", "bias"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_dense_layers_come_from_a_checkpoint(tmp_path, dtype):
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("format=dense needs sm_90a")
+    bits = torch.randn(N, K).to(dtype)
+    weight = bits.numpy() if dtype == torch.float16 else bits.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    folder, x = write(tmp_path, {"weight": weight}), inputs(dtype)
+    layer = ct.Linear.from_checkpoint(folder, LAYER, dtype=dtype)
+    assert relative(layer(x), x.float() @ bits.cuda().float().T) < 1e-2
+    other = torch.bfloat16 if dtype == torch.float16 else torch.float16
+    with pytest.raises(cubit.errors.InvalidArgumentError, match=r"the layer's weights are .*; give the type of the"):
+        ct.Linear.from_checkpoint(folder, LAYER, dtype=other)
+
+
+@pytest.mark.parametrize("element", [np.int8, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("static", [False, True])
+def test_layers_of_8_bits_come_from_a_checkpoint(tmp_path, element, static):
+    tensors, weight = eight_bits(element, static)
+    layer, x = ct.Linear.from_checkpoint(write(tmp_path, tensors), LAYER), inputs(torch.float16)
+    expected = x.double() @ torch.from_numpy(weight).cuda().T
+    assert relative(layer(x), expected) < (0.02 if element == np.int8 else 0.05)
+    assert torch.equal(torch.compile(layer, fullgraph=True)(x), layer(x))
 
 
 def test_opcheck():
