@@ -246,7 +246,7 @@ def _floats(entry: Entry) -> Any:
     if entry.type == "BF16":
         return (entry.array().view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
     if entry.type not in ("F16", "F32"):
-        raise entry.refuse("its type is not that of scales", "accepted: F32, F16, BF16")
+        raise entry.refuse("scales are floating-point numbers", "accepted: F32, F16, BF16")
     return entry.array().astype(numpy.float32)
 
 

@@ -21,7 +21,7 @@ INDEX, TENSORS = ".safetensors.index.json", ".safetensors"
 
 
 class Entry(NamedTuple):
-    """One tensor of a header; `begin` and `end` count bytes of the file."""
+    """Where a file holds one tensor: from byte `begin` to byte `end`."""
 
     file: Path
     name: str

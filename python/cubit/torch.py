@@ -6,7 +6,8 @@ returns a list. None has a gradient, and autocast does not change the types that
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import Any
 
@@ -17,9 +18,10 @@ from cubit import _library
 from cubit._arrays import tensor_of_bits, type_of
 from cubit._checkpoint import Layer, read_layer
 from cubit._table import NAMES, Facts, table
+from cubit.calibration import Calibration
 from cubit.errors import InvalidArgumentError
 
-__all__ = ["Linear", "gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
+__all__ = ["Calibrator", "Linear", "gqa_decode", "kernel", "kv_append", "quantize", "w4a16_linear", "w8a8_linear"]
 
 _FIELDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 _LIBRARY = torch.library.Library("cubit", "DEF")
@@ -178,6 +180,42 @@ class Linear(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.descriptor}"
+
+
+class Calibrator(Calibration):
+    """Collects statistics of the inputs of a model's linear layers while the model runs in eager mode.
+
+        with Calibrator(model) as calibrator:
+            model(batch)
+        calibrator.write_scales("scales.safetensors", method="mse")
+
+    `layers` are patterns with * and ? of the names of modules. Inputs on a GPU are copied to the host one layer at a
+    time, so a run waits for the GPU in every layer.
+    """
+
+    def __init__(self, model: torch.nn.Module, layers: Iterable[str] = ("*",), threads: int = 0) -> None:
+        super().__init__(threads)
+        patterns = list(layers)
+        chosen = {name: module for name, module in model.named_modules()
+                  if isinstance(module, torch.nn.Linear | Linear) and any(fnmatchcase(name, one) for one in patterns)}
+        if not chosen:
+            raise InvalidArgumentError(f"layers={patterns}", "the model has no linear layer that matches",
+                                       "give patterns of the names of model.named_modules()")
+        self._hooks = [module.register_forward_pre_hook(partial(self._hook, name)) for name, module in chosen.items()]
+
+    def _hook(self, name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        self.add(name, inputs[0].detach().cpu())
+
+    def close(self) -> None:
+        """Removes the hooks from the model; the statistics stay."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def __enter__(self) -> "Calibrator":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 def _element(dtype: torch.dtype) -> str:

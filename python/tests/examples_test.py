@@ -10,14 +10,14 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "python").glob("*.py
 
 
 def test_there_are_examples():
-    assert {"numpy_decode", "torch_decode", "torch_linear"} <= {path.stem for path in EXAMPLES}
+    assert {"calibrate", "numpy_decode", "torch_decode", "torch_linear"} <= {path.stem for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_the_example_runs(example):
+def test_the_example_runs(example, tmp_path):
     text = example.read_text(encoding="utf-8")
     assert text.startswith('"""') and len(text.splitlines()) <= 150
-    done = subprocess.run([sys.executable, "-B", example], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-B", example], capture_output=True, text=True, cwd=tmp_path)
     if done.stderr.startswith("skipped: "):
         compile(text, example, "exec")
         pytest.skip(done.stderr.strip())

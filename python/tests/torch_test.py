@@ -125,6 +125,21 @@ def test_layers_of_8_bits_come_from_a_checkpoint(tmp_path, element, static):
     assert torch.equal(torch.compile(layer, fullgraph=True)(x), layer(x))
 
 
+def test_a_calibrator_sees_what_linear_layers_receive(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16)).cuda().bfloat16()
+    batches = [torch.randn(5, 32, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    with ct.Calibrator(model) as calibrator:
+        for batch in batches:
+            model(batch)
+    model(batches[0] * 1000)  # the hooks are gone
+    ranges = calibrator.ranges("minmax")
+    for name, seen in (("0", torch.stack(batches)), ("2", torch.stack([model[:2](batch) for batch in batches]))):
+        assert ranges[name]["high"] == seen.abs().max().item()
+    with pytest.raises(cubit.errors.InvalidArgumentError, match="the model has no linear layer that matches"):
+        ct.Calibrator(model, layers=["mlp.*"])
+
+
 def test_opcheck():
     query, caches, lengths, _ = attention()
     samples = [("gqa_decode", INT4, {"query": query, "key": caches[0], "value": caches[1], "lengths": lengths}),

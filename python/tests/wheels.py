@@ -17,7 +17,7 @@ from pathlib import Path
 
 MOST_BYTES = {"cubit_kernels": 5_000_000, "cubit_kernels_cpu": 20_000_000}
 PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0",
-         "libz.so.1", "libzstd.so.1"}  # the last two are LLVM's
+         "libcubit_calibrate.so.0",          "libz.so.1", "libzstd.so.1"}  # the last two are LLVM's
 PROGRAM = """
 import time
 start = time.perf_counter()
@@ -25,6 +25,10 @@ import cubit, numpy as np
 y = cubit.get("w4a16_gemm:format=symmetric")(activations=np.ones((1, 256), np.float16),
     qweight=np.full((32, 256), 0x99999999, np.uint32), scales=np.full((2, 256), 0.5, np.float16))
 assert (y == 128).all()
+from cubit.calibration import Calibration
+calibration = Calibration()
+calibration.add("layer", np.full((2, 8), 127, np.float32))
+assert calibration.ranges("minmax")["layer"]["scale"] == 1
 from cubit import _library
 wheel = _library.nvrtc_of_wheels()[0]
 for file in (cubit.__file__, wheel.decode()):
