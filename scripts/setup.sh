@@ -164,11 +164,11 @@ download_nvrtc() {
 }
 
 # The tests of the Python package import these packages, and scikit-build-core builds its wheels.
-python_packages='numpy ml_dtypes pytest apache-tvm-ffi>=0.1.9,<0.2 scikit-build-core>=0.10'
+python_packages='numpy ml_dtypes pytest jax apache-tvm-ffi>=0.1.9,<0.2 scikit-build-core>=0.10'
 python_folder=.deps/python
 
 have_python_packages() {
-  "$python_folder/bin/python" -c 'import ml_dtypes, numpy, pytest, scikit_build_core, tvm_ffi' 2>/dev/null
+  "$python_folder/bin/python" -c 'import jax, ml_dtypes, numpy, pytest, scikit_build_core, tvm_ffi' 2>/dev/null
 }
 
 # The environment appears in one step: an unfinished one would be used. Its programs hold the first path of the folder,

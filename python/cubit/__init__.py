@@ -6,7 +6,7 @@
 Every operator also has a function that takes the fields of the descriptor and returns the same kernel:
 `cubit.gqa_decode(heads_per_kv=8, kv="int4_rows", groups=4)`. Tensors are those of NumPy, PyTorch or CuPy,
 or arrays of JAX in host memory.
-`cubit.torch` has operators for torch.compile.
+`cubit.torch` has operators for torch.compile, and `cubit.jax` has functions for jax.jit.
 """
 
 import json

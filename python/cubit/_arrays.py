@@ -39,11 +39,15 @@ def device_of(name: str, tensor: Any) -> str:
 
 
 def refuse_jax(arguments: Iterable[tuple[str, Any]]) -> None:
-    """JAX has no stream that a launch could follow, and its arrays never change."""
+    """JAX has no stream that a launch could follow, and its arrays never change. A traced array has no values yet."""
     for name, value in arguments:
-        if type(value).__module__.partition(".")[0] in JAX and device_of(name, value) != "cpu":
-            raise InvalidArgumentError(f"{name} is an array of JAX on a GPU", "a launch cannot follow the order of JAX",
-                                       "give arrays of CuPy, tensors of PyTorch, or arrays in host memory")
+        if type(value).__module__.partition(".")[0] not in JAX:
+            continue
+        is_traced = not hasattr(value, "__dlpack_device__")
+        if is_traced or device_of(name, value) != "cpu":
+            kind = "a traced array of JAX" if is_traced else "an array of JAX on a GPU"
+            raise InvalidArgumentError(f"{name} is {kind}", "a launch cannot follow the order of JAX",
+                                       "call cubit.jax.get(descriptor) instead")
 
 
 def common_device(tensors: Mapping[str, Any]) -> str:

@@ -55,7 +55,7 @@ class Kernel:
         if out is not None:
             if isinstance(out, dict):
                 arguments.update(out)
-                out = _result(out)
+                out = result(out)
             else:
                 arguments[self._out or self._one_output()] = out
         if "jax" in sys.modules:
@@ -84,7 +84,7 @@ class Kernel:
             made = self._plan_outputs(key, arguments)
         outputs = {name: arguments[name] if new is None else new(first) for name, new in made.items()}
         arguments.update(outputs)
-        return _result(outputs) if self._launch(arguments) else self._call_slowly(arguments)
+        return result(outputs) if self._launch(arguments) else self._call_slowly(arguments)
 
     def positional(self, *names: str) -> Callable[..., None]:
         """A function that takes the arguments of these names, outputs included, by position: the fastest call on a GPU.
@@ -119,12 +119,12 @@ class Kernel:
 
     def _given(self, arguments: Mapping[str, Any]) -> Any:
         """The outputs that the caller has given."""
-        return _result({one.name: arguments[one.name] for one in self.table.outputs
+        return result({one.name: arguments[one.name] for one in self.table.outputs
                         if arguments.get(one.name) is not None})
 
     def _plan_outputs(self, key: Any, given: Mapping[str, Any]) -> Makers:
         """What makes the outputs that a call with these arguments writes; None: the caller has given the tensor."""
-        tensors, numbers, wanted = self._sorted(given)
+        tensors, numbers, wanted = self.sort_arguments(given)
         common_device(tensors)
         facts = {name: facts_of(name, tensor) for name, tensor in tensors.items()}
         outputs = self.table.plan(facts, numbers, wanted, is_symbolic=True).outputs
@@ -137,7 +137,7 @@ class Kernel:
         needed = ", ".join(sorted(self._needed_outputs)) or "no new tensor"
         raise self.table.reject("out is one tensor", f"the launch writes {needed}", "give a dict of tensors by name")
 
-    def _sorted(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float], frozenset[str]]:
+    def sort_arguments(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float], frozenset[str]]:
         """Tensors, numbers, and the names of the outputs that the caller asks for by True."""
         arguments = {name: value for name, value in given.items() if value is not None}
         self.table.check_names(arguments)
@@ -150,16 +150,16 @@ class Kernel:
 
     def _call_slowly(self, arguments: Mapping[str, Any]) -> Any:
         """For tensors that are not PyTorch's on a GPU."""
-        tensors, numbers, wanted = self._sorted(arguments)
+        tensors, numbers, wanted = self.sort_arguments(arguments)
         if common_device(tensors) == "cpu":
-            return _result(_cpu.launch(self.table, self.cpu_architecture, tensors, numbers, wanted))
+            return result(_cpu.launch(self.table, self.cpu_architecture, tensors, numbers, wanted))
         facts = {name: facts_of(name, tensor) for name, tensor in tensors.items()}
         made = self.table.plan(facts, numbers, wanted, is_symbolic=True).outputs
         example = next(iter(tensors.values()))
         outputs = {name: tensors[name] if name in tensors else new_like(example, one) for name, one in made.items()}
         if not self._launch({**tensors, **numbers, **outputs}):
             raise self._wrong_value()
-        return _result(outputs)
+        return result(outputs)
 
 
 def _maker(facts: Facts) -> Callable[[Any], Any]:
@@ -168,7 +168,7 @@ def _maker(facts: Facts) -> Callable[[Any], Any]:
     return lambda example: example.new_empty(shape, dtype=dtype)
 
 
-def _result(outputs: dict[str, Any]) -> Any:
+def result(outputs: dict[str, Any]) -> Any:
     return next(iter(outputs.values())) if len(outputs) == 1 else outputs or None
 
 

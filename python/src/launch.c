@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workspaces.h"
+
 /* DLPack 1.x and the C ABI of tvm-ffi 0.1. */
 typedef struct DlTensor {
   void* data;
@@ -41,7 +43,6 @@ enum {
   MOST_RANK = 8,
   MOST_KEY = MOST_VALUES * (2 + 2 * MOST_RANK),
   MOST_ARGUMENT_BYTES = 1024,
-  MOST_WORKSPACES = 256,
   BUCKETS = 64,
   MOST_PLANS = 4096 /* of one call; more combinations empty the table */
 };
@@ -80,13 +81,6 @@ typedef struct cubit_python_call {
   Plan* buckets[BUCKETS];
 } cubit_python_call;
 
-typedef struct Workspace {
-  int32_t device_id;
-  void* stream;
-  void* memory;
-  size_t bytes;
-} Workspace;
-
 /* The workspace that the last launch of this thread lacked. */
 typedef struct cubit_python_missing {
   void* stream;
@@ -96,9 +90,6 @@ typedef struct cubit_python_missing {
 
 static _Thread_local cubit_python_missing missing;
 static StreamFunction current_stream;
-static pthread_mutex_t workspace_lock = PTHREAD_MUTEX_INITIALIZER;
-static Workspace workspaces[MOST_WORKSPACES];
-static size_t workspace_count;
 
 typedef struct Key {
   const DlTensor* tensors[MOST_VALUES]; /* NULL: a number, or a tensor that is not given */
@@ -141,42 +132,6 @@ CUBIT_API void cubit_python_call_release(cubit_python_call* call) {
 }
 
 CUBIT_API const cubit_python_missing* cubit_python_missing_workspace(void) { return &missing; }
-
-/* Makes `memory` the workspace of a stream. A smaller one stays allocated: graphs may contain its address. */
-CUBIT_API int cubit_python_set_workspace(int32_t device_id, void* stream, void* memory, size_t bytes) {
-  pthread_mutex_lock(&workspace_lock);
-  size_t at = 0;
-  while (at < workspace_count && (workspaces[at].device_id != device_id || workspaces[at].stream != stream)) ++at;
-  const int fits = at < MOST_WORKSPACES;
-  if (fits) {
-    workspaces[at] = (Workspace){device_id, stream, memory, bytes};
-    if (at == workspace_count) ++workspace_count;
-  }
-  pthread_mutex_unlock(&workspace_lock);
-  return fits;
-}
-
-static Workspace find_workspace(int32_t device_id, void* stream) {
-  Workspace found = {device_id, stream, NULL, 0};
-  pthread_mutex_lock(&workspace_lock);
-  for (size_t i = 0; i < workspace_count; ++i) {
-    if (workspaces[i].stream == stream && workspaces[i].device_id == device_id) {
-      found = workspaces[i];
-      break;
-    }
-  }
-  pthread_mutex_unlock(&workspace_lock);
-  return found;
-}
-
-/* A launch that failed halfway may leave the workspace without its zeros, so the stream's next launch takes another. */
-static void forget_workspace(int32_t device_id, void* stream) {
-  pthread_mutex_lock(&workspace_lock);
-  for (size_t i = 0; i < workspace_count; ++i) {
-    if (workspaces[i].stream == stream && workspaces[i].device_id == device_id) workspaces[i].bytes = 0;
-  }
-  pthread_mutex_unlock(&workspace_lock);
-}
 
 static const DlTensor* tensor_of(const FfiAny* argument) {
   if (argument->type == FFI_DL_TENSOR) return argument->value.pointer;
