@@ -24,9 +24,10 @@ class Kernel:
     tensors in host memory, on the CPU device. The code for a GPU is made at the first call there, or by `prepare`.
     """
 
-    def __init__(self, descriptor: str, cpu_architecture: str = CPU_ARCHITECTURE) -> None:
+    def __init__(self, descriptor: str, cpu_architecture: str = CPU_ARCHITECTURE, overlap: bool = False) -> None:
         self.descriptor = _library.text("cubit_descriptor_canonical", descriptor)
         self.cpu_architecture = "cpu:" + cpu_architecture.removeprefix("cpu:")
+        self.overlap = overlap
         self.table: Table = table(self.descriptor)
         self.__doc__ = self.table.docstring()
         self._needed_outputs = frozenset(one.name for one in self.table.outputs if not one.optional)
@@ -111,7 +112,7 @@ class Kernel:
         launcher = self._launchers.get(names)
         if launcher is None:
             self.table.check_names(arguments)
-            launcher = self._launchers[names] = _launch.Launcher(self.table, names)
+            launcher = self._launchers[names] = _launch.Launcher(self.table, names, self.overlap)
         return launcher
 
     def _launch(self, arguments: dict[str, Any]) -> bool:
@@ -178,9 +179,10 @@ def _number(about: Table, name: str, value: Any) -> float:
     return float(value) if about.by_name[name].types == "float" else about.whole(name, value)
 
 
-def get(descriptor: str, *, cpu_architecture: str = CPU_ARCHITECTURE) -> Kernel:
+def get(descriptor: str, *, cpu_architecture: str = CPU_ARCHITECTURE, overlap: bool = False) -> Kernel:
     """The kernel that a descriptor such as "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4" names.
 
-    `cpu_architecture` is the architecture whose code the CPU device executes for tensors in host memory.
+    `cpu_architecture` is the architecture whose code the CPU device executes for tensors in host memory. With `overlap`
+    a launch may begin while the previous kernel of the stream still runs; results do not change.
     """
-    return Kernel(descriptor, cpu_architecture)
+    return Kernel(descriptor, cpu_architecture, overlap)

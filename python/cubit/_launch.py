@@ -79,11 +79,12 @@ def prepared(descriptor: str, device: str) -> _library.Handle:
 class Launcher:
     """The launches of one descriptor with the arguments of these names, in this order."""
 
-    def __init__(self, table: Table, names: tuple[str, ...]) -> None:
+    def __init__(self, table: Table, names: tuple[str, ...], overlap: bool = False) -> None:
         native, self.function = _native()
         self.table, self.names = table, names
         offsets = [0 if table.by_name[name].is_number else table.by_name[name].offset for name in names]
-        self.handle = native.cubit_python_call_create(len(offsets), (ctypes.c_size_t * len(offsets))(*offsets))
+        self.handle = native.cubit_python_call_create(len(offsets), (ctypes.c_size_t * len(offsets))(*offsets),
+                                                      int(overlap))
         if not self.handle:
             raise errors.InternalError(table.descriptor, "the operator has too many arguments")
         self._release = native.cubit_python_call_release

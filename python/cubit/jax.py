@@ -63,8 +63,8 @@ class Call:
     Numbers are Python's, and constants of the traced function. An optional output is written if it is given as True.
     """
 
-    def __init__(self, descriptor: str, cpu_architecture: str = CPU_ARCHITECTURE) -> None:
-        self._kernel = cubit.get(descriptor, cpu_architecture=cpu_architecture)
+    def __init__(self, descriptor: str, cpu_architecture: str = CPU_ARCHITECTURE, overlap: bool = False) -> None:
+        self._kernel = cubit.get(descriptor, cpu_architecture=cpu_architecture, overlap=overlap)
         self.descriptor, self.__doc__ = self._kernel.descriptor, self._kernel.__doc__
 
     def __repr__(self) -> str:
@@ -90,6 +90,7 @@ class Call:
             list(operands).index(name): i for i, name in enumerate(results) if name in operands})
         made = call(*operands.values(), descriptor=self.descriptor, architecture=self._kernel.cpu_architecture,
                     arguments=numpy.frombuffer(bytes(plan.struct), numpy.uint8),
+                    overlap=numpy.array([self._kernel.overlap], numpy.int64),
                     offsets=numpy.array([table.by_name[name].offset for name in names], numpy.int64),
                     bytes=numpy.array([_bytes(one) for one in [*facts.values(), *results.values()]], numpy.int64))
         return result(dict(zip(results, made, strict=True)))
@@ -103,12 +104,13 @@ def _bytes(facts: Facts) -> int:
     return int(numpy.prod(facts.shape, dtype=numpy.int64)) * BYTES[facts.type]
 
 
-def get(descriptor: str, *, cpu_architecture: str = CPU_ARCHITECTURE) -> Call:
+def get(descriptor: str, *, cpu_architecture: str = CPU_ARCHITECTURE, overlap: bool = False) -> Call:
     """The function that a descriptor such as "gqa_decode:heads_per_kv=8,kv=int4_rows,groups=4" names.
 
-    `cpu_architecture` is the architecture whose code the CPU device executes for arrays in host memory.
+    `cpu_architecture` is the architecture whose code the CPU device executes for arrays in host memory. With `overlap`
+    a launch may begin while the previous kernel of the stream still runs; results do not change.
     """
-    return Call(descriptor, cpu_architecture)
+    return Call(descriptor, cpu_architecture, overlap)
 
 
 _register()

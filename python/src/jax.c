@@ -36,6 +36,7 @@ typedef struct Call {
   const XlaArray* arguments;   /* the struct without addresses */
   const XlaArray* offsets;     /* in the struct, of operands and then of results */
   const XlaArray* bytes;       /* of operands and then of results */
+  const XlaArray* overlap;     /* one number, that of cubit_launch */
   int64_t operand_count, count;
   void* data[MOST_BUFFERS];
   cubit_jax_kernel kernel;
@@ -86,11 +87,13 @@ static int read_call(const XlaCall* from, Call* call) {
   call->arguments = attribute(from, "arguments", XLA_ARRAY);
   call->offsets = attribute(from, "offsets", XLA_ARRAY);
   call->bytes = attribute(from, "bytes", XLA_ARRAY);
+  call->overlap = attribute(from, "overlap", XLA_ARRAY);
   call->operand_count = from->operands.size;
   call->count = from->operands.size + from->results.size;
   if (call->descriptor == NULL || call->architecture == NULL || call->arguments == NULL || call->offsets == NULL ||
-      call->bytes == NULL || call->count > MOST_BUFFERS || call->offsets->size != (size_t)call->count ||
-      call->bytes->size != (size_t)call->count || call->arguments->size > MOST_STRUCT_BYTES)
+      call->bytes == NULL || call->overlap == NULL || call->count > MOST_BUFFERS ||
+      call->offsets->size != (size_t)call->count || call->bytes->size != (size_t)call->count ||
+      call->arguments->size > MOST_STRUCT_BYTES)
     return 0;
   for (int64_t i = 0; i < call->count; ++i) {
     const int64_t at = ((const int64_t*)call->offsets->data)[i];
@@ -181,6 +184,7 @@ CUBIT_API XlaError* cubit_jax_cuda(XlaCall* from) {
   if (!find_kernel(&call, device)) return last_failure(from);
   for (int64_t i = 0; i < call.count; ++i) set_address(&call, i, call.data[i]);
   cubit_launch how = {.size = sizeof how, .device = call.kernel.device, .stream = stream.stream};
+  how.overlap = *(const int64_t*)call.overlap->data != 0;
   size_t bytes = 0;
   if (cubit_kernel_workspace(call.kernel.kernel, call.filled, how.device, &bytes) != CUBIT_OK)
     return last_failure(from);

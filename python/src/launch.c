@@ -75,6 +75,7 @@ typedef struct Plan {
 typedef struct cubit_python_call {
   pthread_mutex_t lock;
   int count;
+  int overlap;
   size_t offsets[MOST_VALUES]; /* of the pointer to each tensor in the struct; 0: the value is a number */
   size_t plan_count;
   const Plan* last; /* the plan of the last launch */
@@ -101,13 +102,15 @@ typedef struct Key {
 /* `stream` is TVMFFIEnvGetStream. */
 CUBIT_API void cubit_python_start(StreamFunction stream) { current_stream = stream; }
 
-/* A way to call an operator: the tensors and numbers that are given, in order. See `offsets` above. */
-CUBIT_API cubit_python_call* cubit_python_call_create(int count, const size_t* offsets) {
+/* A way to call an operator: the tensors and numbers that are given, in order. See `offsets` above, and `overlap` of
+ * cubit_launch. */
+CUBIT_API cubit_python_call* cubit_python_call_create(int count, const size_t* offsets, int overlap) {
   if (count > MOST_VALUES) return NULL;
   cubit_python_call* const call = calloc(1, sizeof *call);
   if (call == NULL) return NULL;
   pthread_mutex_init(&call->lock, NULL);
   call->count = count;
+  call->overlap = overlap;
   memcpy(call->offsets, offsets, (size_t)count * sizeof *offsets);
   return call;
 }
@@ -221,7 +224,7 @@ static int add_plan(cubit_python_call* call, const Key* key, const cubit_python_
 
 static int launch(cubit_python_call* call, const Key* key) {
   _Alignas(16) unsigned char arguments[MOST_ARGUMENT_BYTES];
-  cubit_launch how = {.size = sizeof how};
+  cubit_launch how = {.size = sizeof how, .overlap = call->overlap};
   pthread_mutex_lock(&call->lock);
   const Plan* const plan = find_plan(call, key);
   cubit_kernel* const kernel = plan == NULL ? NULL : plan->kernel;

@@ -52,7 +52,7 @@ def launched(monkeypatch):
     calls = []
 
     class Launcher:
-        def __init__(self, about, names):
+        def __init__(self, about, names, overlap):
             self.about, self.names, self.handle = about, names, 0
 
         def function(self, *values):

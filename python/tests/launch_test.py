@@ -50,7 +50,7 @@ class Copy:
         self.device = _library.device(ARCHITECTURE)
         self.kernel = _library.kernel("stream_copy", ARCHITECTURE)
         offsets = [self.table.by_name[name].offset for name in ("source", "destination")] + [0]
-        self.call = ctypes.c_void_p(native.cubit_python_call_create(3, (ctypes.c_size_t * 3)(*offsets)))
+        self.call = ctypes.c_void_p(native.cubit_python_call_create(3, (ctypes.c_size_t * 3)(*offsets), 0))
         self.memory = [_library.Memory(self.device, 2 * BYTES) for _ in range(2)]
         self.alive = []
 
