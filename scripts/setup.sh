@@ -6,7 +6,7 @@
 #   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy, git, and the Python
 #                            packages of python/tests in an environment of their own, .deps/python
 #   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14,
-#                            and NVIDIA's disassembler, a Python wheel that is unpacked into .deps/nvdisasm
+#                            ruff and mypy in .deps/python, and NVIDIA's disassembler, a Python wheel that is unpacked into .deps/nvdisasm
 #
 # Packages are installed with apt as root or through a sudo that asks no password; otherwise the one command to run is
 # printed and the script fails. NVRTC is taken from CUBIT_NVRTC, the loader's path or a CUDA toolkit; where there is
@@ -189,6 +189,17 @@ download_python_packages() {
   fi
 }
 
+# Of known versions, because a new one may find something new.
+python_linters='ruff==0.17.6 mypy==2.4.1'
+
+have_python_linters() { "$python_folder/bin/python" -c 'import mypy, ruff' 2>/dev/null; }
+
+download_python_linters() {
+  say "installing $python_linters into $python_folder"
+  # shellcheck disable=SC2086 # a list of requirements
+  "$python_folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $python_linters
+}
+
 download_nvdisasm() {
   say "unpacking NVIDIA's Python wheel $nvdisasm into $nvdisasm_folder"
   unpack "$nvdisasm" "$nvdisasm_folder" nvdisasm
@@ -216,3 +227,4 @@ major=$("${CXX:-c++}" -dumpversion | cut -d. -f1)
 installed_nvrtc || download_nvrtc
 [ "$want_ci" = no ] || [ -e "$nvdisasm_folder/nvdisasm" ] || download_nvdisasm
 [ "$want_tests" = no ] || have_python_packages || download_python_packages
+[ "$want_ci" = no ] || have_python_linters || download_python_linters
