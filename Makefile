@@ -71,6 +71,11 @@ install: setup ## install under PREFIX (/usr/local): headers, library, tool, fin
 	@$(MAKE) --no-print-directory build-after-setup PRESET=package
 	cmake --install build/package --prefix $(PREFIX)
 
+.PHONY: package
+package: setup ## make Debian packages of the library, the tool and the headers in build/package
+	@$(MAKE) --no-print-directory build-after-setup PRESET=package
+	cd build/package && cpack -G DEB
+
 .PHONY: format
 format: ## rewrite every C++ and CUDA file in the project's format
 	@scripts/format.sh

@@ -3,8 +3,9 @@
 # only looks, in well under a second, and says nothing.
 #
 #   scripts/setup.sh --run   what `make run` needs
-#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy, git, and the Python
-#                            packages of python/tests in an environment of their own, .deps/python
+#   scripts/setup.sh         also what `make test` needs: GoogleTest, Google Benchmark, NumPy, git, the tools of Debian
+#                            packages, pkg-config, and the Python packages of python/tests in an environment of their
+#                            own, .deps/python
 #   scripts/setup.sh --ci    also what .ci/run needs: Clang with its sanitizer runtimes, clang-format and clang-tidy 14,
 #                            ruff and mypy in .deps/python, and NVIDIA's disassembler, a Python wheel that is unpacked into .deps/nvdisasm
 #
@@ -49,6 +50,8 @@ need() { case " $missing " in *" $1 "*) ;; *) missing="$missing $1" ;; esac; }
 
 find_tools() {
   [ "$want_tests" = no ] || have git || need git
+  [ "$want_tests" = no ] || have dpkg-shlibdeps || need dpkg-dev
+  [ "$want_tests" = no ] || have pkg-config || need pkg-config
   have make || need make
   have ninja || need ninja-build
   have python3 || need python3
