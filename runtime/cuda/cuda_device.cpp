@@ -61,7 +61,8 @@ DeviceFacts facts_of(const Driver& driver, DeviceHandle device) {
 }
 
 DeviceHandle device_handle(const Driver& driver, int ordinal) {
-  const int count = cuda_device_count();
+  int count = 0;
+  check(driver, driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (ordinal < 0 || ordinal >= count) {
     throw Failure(Status::invalid_argument, fmt::format("CUDA device {}", ordinal), "there is no such device",
                   count == 0 ? "this machine has no CUDA device" : fmt::format("give 0 to {}", count - 1));

@@ -2,6 +2,7 @@
 #include "runtime/cuda/driver.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -19,12 +20,15 @@ using GetProcAddress = Result (*)(const char* name, void** function, int version
 
 constexpr const char* kDriverLibrary = "libcuda.so.1";
 constexpr const char* kRemedy = "install an NVIDIA driver of CUDA 12.0 or newer";
+constexpr const char* kForkRule = "CUDA does not work in a process that was forked after its parent had started CUDA";
+constexpr const char* kForkRemedy = "fork before the first use of a GPU, or start a new program (in Python, \"spawn\")";
 
 /// The result of opening the driver: a usable driver, or the reason why there is none.
 struct Opened {
   std::optional<DynamicLibrary> library;
   Driver driver;
   std::string trouble;
+  const char* remedy = kRemedy;
   const Opened* replaced = nullptr;  ///< the driver before a test replaced it; kept, because devices refer to it
 };
 
@@ -65,7 +69,12 @@ std::string start(Opened& opened, const std::string& path) {
   if (get_proc_address == nullptr) return fmt::format("{} is older than CUDA 12.0", path);
   if (std::string trouble = resolve(opened.driver, get_proc_address); !trouble.empty()) return trouble;
   opened.driver.cuDriverGetVersion(&opened.driver.version);
+  opened.driver.process = ::getpid();
   const Result result = opened.driver.cuInit(0);
+  if (result == kNotInitialized) {  // the program, or a library that it uses, initialised CUDA before the fork
+    opened.remedy = kForkRemedy;
+    return kForkRule;
+  }
   return result == kSuccess ? "" : fmt::format("cuInit failed with {}", describe(opened.driver, result));
 }
 
@@ -94,7 +103,7 @@ const Opened& opened() {
 
 const Driver& driver() {
   const Opened& state = opened();
-  if (!state.trouble.empty()) throw Failure(Status::driver_unavailable, "the CUDA driver", state.trouble, kRemedy);
+  if (!state.trouble.empty()) throw Failure(Status::driver_unavailable, "the CUDA driver", state.trouble, state.remedy);
   return state.driver;
 }
 
@@ -102,10 +111,14 @@ int driver_version() noexcept try { return opened().driver.version; } catch (...
   return 0;
 }
 
-std::string driver_trouble() { return opened().trouble; }
+std::string driver_trouble() {
+  const Opened& state = opened();
+  return state.trouble.empty() && state.driver.process != ::getpid() ? kForkRule : state.trouble;
+}
 
 void check(const Driver& driver, Result result, const char* call) {
   if (result == kSuccess) return;
+  if (driver.process != ::getpid()) throw Failure(Status::device_error, call, kForkRule, kForkRemedy);
   throw Failure(Status::device_error, call, fmt::format("the CUDA driver reports {}", describe(driver, result)));
 }
 

@@ -25,6 +25,7 @@ using GraphExec = struct GraphExecTag*;
 
 /// CUresult values that cubit distinguishes.
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kNotInitialized = 3;
 inline constexpr Result kDeinitialized = 4;
 inline constexpr Result kStreamCaptureImplicit = 906;
 
@@ -149,6 +150,7 @@ inline constexpr unsigned long long kLegacyStream = 1;
 /// freed while the process exits.
 struct Driver {
   int version = 0;  ///< 13000 for 13.0
+  int process = 0;  ///< the process that initialised the driver; a child of a fork cannot use it
 #define CUBIT_DECLARE(function, version, parameters) Result(*function) parameters = nullptr;
   CUBIT_CUDA_FUNCTIONS(CUBIT_DECLARE)
   CUBIT_CUDA_OPTIONAL_FUNCTIONS(CUBIT_DECLARE)
@@ -162,7 +164,7 @@ const Driver& driver();
 /// The version that an installed driver reports, even if cuInit fails because there is no device; 0 without a driver.
 int driver_version() noexcept;
 
-/// Why driver() throws, or "" if it does not.
+/// Why driver() throws, or why the driver works no longer in this process, or "" if it works.
 std::string driver_trouble();
 
 /// Throws Failure(device_error), which names the call and the driver's error, if `result` is not kSuccess.

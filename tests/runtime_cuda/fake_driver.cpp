@@ -1,5 +1,7 @@
 // The table of entry points of the fake CUDA driver. The table is made from the list in driver.hpp, so no entry point
 // can be missing.
+#include <unistd.h>
+
 #include "tests/runtime_cuda/fake_state.hpp"
 
 using namespace cubit::runtime::cuda;
@@ -10,6 +12,7 @@ namespace {
 /// The common start of every call: records the call and returns the failure that the test asked for, if any.
 Result before(const char* function) {
   if (state().gone) return kDeinitialized;
+  if (state().process != ::getpid()) return kNotInitialized;
   const auto failure = state().failures.find(function);
   return failure == state().failures.end() ? kSuccess : failure->second;
 }

@@ -1,4 +1,6 @@
 // State of the fake CUDA driver that tests set and read, and its rules for contexts and captures.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -55,6 +57,7 @@ Result enqueue(DriverStream handle, bool& captured) {
 void State::reset(int count) {
   const std::lock_guard lock(mutex);
   devices = count;
+  process = ::getpid();
   gone = false;
   failures.clear();
   hidden.clear();

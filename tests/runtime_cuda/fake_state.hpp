@@ -50,6 +50,7 @@ struct FakeFunction {
 struct State final : Controls {
   std::mutex mutex;
   int devices = 0;
+  int process = 0;  ///< the process of the last reset; as with a real driver, every call of its children fails
   bool gone = false;
   std::map<std::string, Result, std::less<>> failures;
   std::set<std::string> hidden;
