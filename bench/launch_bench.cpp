@@ -1,7 +1,8 @@
 // Measures the host time that cubit_kernel_launch adds to the driver's own time of the same launch. The driver's time
 // is that of cuLaunchKernel, with the function, shape and parameters of a captured graph. One measurement repeats a
-// launch, which the thread then remembers; another one passes new arguments each time. Needs a GPU, and says so if
-// there is none. Usage: launch_bench [FILE.json]
+// launch, which the thread then remembers; another one passes new arguments each time. The last measurements let up to
+// eight threads launch at the same time, each on a stream of its own. Needs a GPU, and says so if there is none.
+// Usage: launch_bench [FILE.json]
 // CUDA Driver API, "Graph Management" and "Execution Control". The few functions are declared here by hand, as in
 // runtime/cuda/driver.hpp, so that no header of the toolkit is needed.
 #include <cubit/gqa_decode.h>
@@ -9,7 +10,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <barrier>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cubit/cubit.hpp>
 #include <fstream>
@@ -18,7 +21,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include "cubit_commit.hpp"
@@ -239,58 +242,136 @@ Case gemm(const cubit::Device& device, const std::string& name, const std::strin
   return item;
 }
 
-/// Host microseconds per call. The batch is queued on an idle stream; the wait for its end is not measured.
-double time_batch(const cubit::Device& device, cubit_stream stream, const std::function<void()>& call) {
-  device.synchronise(stream);
-  const auto start = Clock::now();
-  for (int i = 0; i < kLaunches; ++i) call();
-  const double microseconds = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  device.synchronise(stream);
-  return microseconds / kLaunches;
+// The kinds of calls: the driver alone, and cubit with the device named, on the current context, and with new
+// arguments.
+constexpr int kKinds = 4;
+
+/// A case with a stream and a workspace of its own.
+class Lane {
+ public:
+  Lane(const Driver& driver, const cubit::Engine& engine, const cubit::Device& device, const Case& item,
+       const std::string& architecture)
+      : driver_(driver),
+        device_(device),
+        item_(item),
+        kernel_(engine.get(item.descriptor, architecture)),
+        workspace_(device, std::max<std::size_t>(item.workspace(kernel_), 256)),
+        stream_(device.create_stream()) {
+    kernel_.prepare(device_);
+    device_.fill_zero(workspace_.data(), workspace_.bytes());
+    device_.synchronise();
+    raw_ = recorded_launch(driver_, stream_, [&] { item_.launch(kernel_, options(&device_)); });
+  }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane() { device_.destroy_stream(stream_); }
+
+  const Recorded& raw() const { return raw_; }
+
+  /// Host microseconds per call. The batch is queued on an idle stream; the wait for its end is not measured. `begin`
+  /// is called before the first call.
+  double time_batch(
+      int kind, const std::function<void()>& begin = [] {}) {
+    device_.synchronise(stream_);
+    begin();
+    const auto start = Clock::now();
+    for (int i = 0; i < kLaunches; ++i) call(kind);
+    const double microseconds = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    device_.synchronise(stream_);
+    return microseconds / kLaunches;
+  }
+
+ private:
+  cubit::LaunchOptions options(const cubit::Device* device) const {
+    return {.device = device, .stream = stream_, .workspace = workspace_.data(), .workspace_bytes = workspace_.bytes()};
+  }
+  void call(int kind) {
+    if (kind == 0) launch_again(driver_, raw_, stream_);
+    if (kind == 1) item_.launch(kernel_, options(&device_));
+    if (kind == 2) item_.launch(kernel_, options(nullptr));
+    if (kind == 3) item_.launch_anew(kernel_, options(&device_));
+  }
+
+  const Driver& driver_;
+  cubit::Device device_;
+  const Case& item_;
+  cubit::Kernel kernel_;
+  cubit::Buffer workspace_;
+  cubit_stream stream_;
+  Recorded raw_;
+};
+
+/// The time that `share` of the batches do not exceed.
+double quantile(std::vector<double>& times, double share) {
+  const auto place = times.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(times.size()));
+  std::nth_element(times.begin(), place, times.end());
+  return *place;
+}
+
+json entry_of(const Case& item, const std::string& name, const double (&times)[kKinds]) {
+  std::printf("%-44s %-60s %6.3f %6.3f %6.3f %6.3f us\n", name.c_str(), item.descriptor.c_str(), times[0],
+              times[1] - times[0], times[2] - times[0], times[3] - times[0]);
+  return {{"name", name},
+          {"descriptor", item.descriptor},
+          {"driver_microseconds", times[0]},
+          {"beside_driver_microseconds", times[1] - times[0]},
+          {"beside_driver_of_current_context_microseconds", times[2] - times[0]},
+          {"beside_driver_of_new_arguments_microseconds", times[3] - times[0]},
+          {"launches", kLaunches},
+          {"batches", kBatches}};
 }
 
 json measure(const Driver& driver, const cubit::Engine& engine, const cubit::Device& device, const Case& item,
              const std::string& architecture) {
-  const cubit::Kernel kernel = engine.get(item.descriptor, architecture);
-  kernel.prepare(device);
-  cubit::Buffer workspace(device, std::max<std::size_t>(item.workspace(kernel), 256));
-  device.fill_zero(workspace.data(), workspace.bytes());
-  device.synchronise();
-  const cubit_stream stream = device.create_stream();
-  cubit::LaunchOptions named{
-      .device = &device, .stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
-  cubit::LaunchOptions current = named;
-  current.device = nullptr;
-  Recorded raw = recorded_launch(driver, stream, [&] { item.launch(kernel, named); });
-  constexpr int kCalls = 4;
-  const std::function<void()> calls[kCalls] = {
-      [&] { launch_again(driver, raw, stream); }, [&] { item.launch(kernel, named); },
-      [&] { item.launch(kernel, current); }, [&] { item.launch_anew(kernel, named); }};
-  // Batches of the four kinds alternate, so that a slow moment of the machine affects all kinds. Each kind reports its
+  Lane lane(driver, engine, device, item, architecture);
+  // Batches of the kinds alternate, so that a slow moment of the machine affects all kinds. Each kind reports its
   // fastest tenth.
-  std::vector<double> batches[kCalls];
+  std::vector<double> batches[kKinds];
   for (int batch = 0; batch < kBatches; ++batch) {
-    for (int which = 0; which < kCalls; ++which) batches[which].push_back(time_batch(device, stream, calls[which]));
+    for (int kind = 0; kind < kKinds; ++kind) batches[kind].push_back(lane.time_batch(kind));
   }
-  double least[kCalls];
-  for (int which = 0; which < kCalls; ++which) {
-    std::vector<double>& times = batches[which];
-    std::nth_element(times.begin(), times.begin() + kBatches / 10, times.end());
-    least[which] = times[kBatches / 10];
+  double least[kKinds];
+  for (int kind = 0; kind < kKinds; ++kind) least[kind] = quantile(batches[kind], 0.1);
+  json entry = entry_of(item, item.name, least);
+  const KernelNode& node = lane.raw().node;
+  entry["blocks"] = node.grid[0] * node.grid[1] * node.grid[2];
+  entry["cluster_blocks"] = std::max(lane.raw().cluster.value[0], 1U);
+  return entry;
+}
+
+/// Threads that launch at the same time, each with a stream, a workspace and tensors of its own. All begin each batch
+/// together. A kind reports the median of its batches, and of that the mean of the threads.
+json measure_threads(const Driver& driver, const cubit::Engine& engine, const cubit::Device& device, void* context,
+                     const std::function<Case()>& make, const std::string& architecture, int threads) {
+  std::vector<std::unique_ptr<Case>> cases;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (int i = 0; i < threads; ++i) {
+    cases.push_back(std::make_unique<Case>(make()));
+    lanes.push_back(std::make_unique<Lane>(driver, engine, device, *cases.back(), architecture));
   }
-  device.destroy_stream(stream);
-  std::printf("%-44s %-60s %6.3f %6.3f %6.3f %6.3f us\n", item.name.c_str(), item.descriptor.c_str(), least[0],
-              least[1] - least[0], least[2] - least[0], least[3] - least[0]);
-  return {{"name", item.name},
-          {"descriptor", item.descriptor},
-          {"blocks", raw.node.grid[0] * raw.node.grid[1] * raw.node.grid[2]},
-          {"cluster_blocks", std::max(raw.cluster.value[0], 1U)},
-          {"driver_microseconds", least[0]},
-          {"beside_driver_microseconds", least[1] - least[0]},
-          {"beside_driver_of_current_context_microseconds", least[2] - least[0]},
-          {"beside_driver_of_new_arguments_microseconds", least[3] - least[0]},
-          {"launches", kLaunches},
-          {"batches", kBatches}};
+  std::barrier together(threads);
+  std::vector<std::vector<double>> medians(static_cast<std::size_t>(threads), std::vector<double>(kKinds));
+  std::vector<std::thread> running;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    running.emplace_back([&, i] {
+      driver.set_context(context);
+      std::vector<double> batches[kKinds];
+      for (int batch = 0; batch < kBatches; ++batch) {
+        for (int kind = 0; kind < kKinds; ++kind)
+          batches[kind].push_back(lanes[i]->time_batch(kind, [&] { together.arrive_and_wait(); }));
+      }
+      for (int kind = 0; kind < kKinds; ++kind)
+        medians[i][static_cast<std::size_t>(kind)] = quantile(batches[kind], 0.5);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  double mean[kKinds] = {};
+  for (const auto& of_thread : medians) {
+    for (int kind = 0; kind < kKinds; ++kind) mean[kind] += of_thread[static_cast<std::size_t>(kind)] / threads;
+  }
+  json entry = entry_of(*cases.front(), std::to_string(threads) + " threads, each on its stream", mean);
+  entry["threads"] = threads;
+  return entry;
 }
 
 std::vector<Case> cases(const cubit::Device& device) {
@@ -323,12 +404,14 @@ int run(const char* path) {
   require(driver.driver_version(&version), "cuDriverGetVersion");
   std::printf("%-44s %-60s driver, beside it: device named, current context, new arguments\n", "case", "kernel");
   json results = json::array();
-  for (const Case& item : cases(device)) {
-    json entry = measure(driver, engine, device, item, architecture);
+  for (const Case& item : cases(device)) results.push_back(measure(driver, engine, device, item, architecture));
+  const auto make = [&] { return attention(device, "", ",kv=int4_rows,groups=4", 80, 1, 1, false); };
+  for (const int threads : {1, 2, 4, 8})
+    results.push_back(measure_threads(driver, engine, device, context, make, architecture, threads));
+  for (json& entry : results) {
     entry["device"] = facts.at("description");
     entry["driver"] = version;
     entry["commit"] = cubit::kCommit;
-    results.push_back(std::move(entry));
   }
   if (path != nullptr) std::ofstream(path) << results.dump(2) << '\n';
   return 0;
