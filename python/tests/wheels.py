@@ -1,13 +1,17 @@
 """Builds the source distribution and both wheels, installs the wheels, and computes a checked INT4 result.
 
-    wheels.py ROOT [--shared-fmt]    --shared-fmt compiles as preset `release` does: faster, but not what is shipped
+    wheels.py ROOT [--output FOLDER]    --output keeps the wheels, with their manylinux tags, in FOLDER
 
 The wheel of cubit-kernels is built from the source distribution, and that of cubit-kernels-cpu from the tree. The new
-environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and
-fails if one is larger than it may be, if it needs a library that a plain machine lacks, or if the result is wrong.
+environment has no variable of cubit and no path into the tree. The script states the sizes of the wheels and the
+manylinux tags that auditwheel finds, gives the wheels these tags, and fails if a wheel is larger than it may be, if it
+needs a library that a plain machine lacks, or if the result is wrong.
 """
 
+import argparse
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,7 +21,7 @@ from pathlib import Path
 
 MOST_BYTES = {"cubit_kernels": 5_000_000, "cubit_kernels_cpu": 20_000_000}
 PLAIN = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libcubit.so.0",
-         "libcubit_calibrate.so.0",          "libz.so.1", "libzstd.so.1"}  # the last two are LLVM's
+         "libcubit_calibrate.so.0", "libz.so.1"}  # the last is LLVM's, and every manylinux platform has it
 PROGRAM = """
 import time
 start = time.perf_counter()
@@ -56,13 +60,28 @@ def unpacked_sdist(root: Path, folder: Path) -> Path:
     return folder / name.removesuffix(".tar.gz")
 
 
-def built(sources: tuple[Path, ...], target: Path, settings: list[str]) -> list[Path]:
+def built(sources: tuple[Path, ...], target: Path) -> list[Path]:
     for source in sources:
-        run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", target, *settings, source)
+        run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", target, source)
     return sorted(target.glob("*.whl"))
 
 
-def wrong_wheel(wheel: Path, is_static: bool) -> str:
+def tagged(wheels: list[Path], target: Path) -> list[Path]:
+    """The wheels with the oldest manylinux tags that auditwheel accepts. A wheel of another platform has none."""
+    tools = target / "tools"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--target", tools, "auditwheel", "wheel")
+    result = []
+    for wheel in wheels:
+        shown = run(sys.executable, "-m", "auditwheel", "show", wheel, PYTHONPATH=str(tools))
+        tag = re.search(r'platform tag:\s*"(manylinux_\w+)"', shown)
+        if tag is None:
+            sys.exit(f"{wheel.name} fits no manylinux platform:\n{shown}")
+        made = run(sys.executable, "-m", "wheel", "tags", "--platform-tag", tag[1], wheel, PYTHONPATH=str(tools))
+        result.append(wheel.parent / made.strip().splitlines()[-1])
+    return result
+
+
+def wrong_wheel(wheel: Path) -> str:
     most = MOST_BYTES[wheel.name.partition("-")[0]]
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size / 1e6:.2f} MB")
@@ -73,18 +92,21 @@ def wrong_wheel(wheel: Path, is_static: bool) -> str:
         for name in names:
             listed = run("readelf", "-d", packed.extract(name, folder))
             needed = {line.split("[")[1].rstrip("]") for line in listed.splitlines() if "(NEEDED)" in line}
-            if is_static and not needed <= PLAIN:
+            if not needed <= PLAIN:
                 return f"{name} of {wheel.name} needs {', '.join(sorted(needed - PLAIN))}"
     return "" if names else f"{wheel.name} has no library"
 
 
 def main() -> int:
-    root, has_shared_fmt = Path(sys.argv[1]).resolve(), "--shared-fmt" in sys.argv
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("root", type=Path)
+    options.add_argument("--output", type=Path)
+    given = options.parse_args()
+    root = given.root.resolve()
     with tempfile.TemporaryDirectory() as folder:
-        settings = ["-Ccmake.define.CUBIT_SHARED_FMT=ON"] if has_shared_fmt else []
         sources = (unpacked_sdist(root, Path(folder)), root / "python" / "cpu")
-        wheels = built(sources, Path(folder) / "wheels", settings)
-        wrong = list(filter(None, [wrong_wheel(wheel, not has_shared_fmt) for wheel in wheels]))
+        wheels = tagged(built(sources, Path(folder) / "wheels"), Path(folder))
+        wrong = list(filter(None, map(wrong_wheel, wheels)))
         if wrong or len(wheels) != 2:
             print("\n".join(wrong) or f"two wheels were expected, not {len(wheels)}")
             return 1
@@ -94,6 +116,10 @@ def main() -> int:
             "nvidia-cuda-nvrtc>=13,<13.1")
         print(run(python, "-c", PROGRAM.replace("{prefix!r}", repr(str(python.parents[1]))),
                   CUBIT_CACHE_DIR=f"{folder}/cache").strip())
+        if given.output:
+            given.output.mkdir(parents=True, exist_ok=True)
+            for wheel in wheels:
+                shutil.copy(wheel, given.output)
     return 0
 
 
