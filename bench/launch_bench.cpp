@@ -369,7 +369,8 @@ json measure_threads(const Driver& driver, const cubit::Engine& engine, const cu
   for (const auto& of_thread : medians) {
     for (int kind = 0; kind < kKinds; ++kind) mean[kind] += of_thread[static_cast<std::size_t>(kind)] / threads;
   }
-  json entry = entry_of(*cases.front(), std::to_string(threads) + " threads, each on its stream", mean);
+  json entry = entry_of(
+      *cases.front(), std::to_string(threads) + (threads == 1 ? " thread" : " threads, each") + " on its stream", mean);
   entry["threads"] = threads;
   return entry;
 }
