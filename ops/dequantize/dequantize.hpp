@@ -26,7 +26,7 @@ Dequantize parse(std::string_view text);
 void check_sizes(const Dequantize& descriptor, std::int64_t rows, std::int64_t columns);
 
 inline constexpr int kThreads = 128;               ///< of a block
-int vector_columns(const Dequantize& descriptor);  ///< columns that a thread loads at once
+inline constexpr int kVectorColumns = 8;  ///< columns that a thread loads at once
 
 codegen::KernelSource make_source(const Dequantize& descriptor, const codegen::Architecture& architecture);
 PlanReport make_report(const Dequantize& descriptor);

@@ -49,8 +49,6 @@ const std::vector<Field<Dequantize>>& fields() {
 
 Dequantize parse(std::string_view text) { return parse_fields(text, fields()); }
 
-int vector_columns(const Dequantize& descriptor) { return descriptor.input == QuantisedInteger::int8 ? 16 : 8; }
-
 codegen::KernelSource make_source(const Dequantize& descriptor, const codegen::Architecture& architecture) {
   codegen::PlanHeader header(descriptor.text());
   header.include("gemm/activation_functions.cuh").include("quantisation/integer_codes.cuh");
@@ -71,8 +69,8 @@ PlanReport make_report(const Dequantize& descriptor) {
   PlanReport report;
   report.family = "dequantize";
   report.decisions = {
-      {"columns per thread", std::to_string(vector_columns(descriptor)),
-       descriptor.input == QuantisedInteger::int8 ? "16 bytes of codes and 32 bytes of output"
+      {"columns per thread", std::to_string(kVectorColumns),
+       descriptor.input == QuantisedInteger::int8 ? "8 bytes of codes and 16 bytes of output"
                                                   : "32 bytes of sums and 16 bytes of output"},
       {"rows per thread", fmt::format("1 or {}, chosen at each launch", kDequantisedRows),
        "scales of columns and the bias are loaded once for all rows of a thread; few rows take one row per thread, so "

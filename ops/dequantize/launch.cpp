@@ -17,7 +17,9 @@ constexpr int kBlockColumns = 32;
 
 int element_bytes(const Dequantize& descriptor) { return descriptor.input == QuantisedInteger::int8 ? 1 : 4; }
 int column_multiple(const Dequantize& descriptor) {
-  return descriptor.layout == RowLayout::row ? vector_columns(descriptor) : kBlockColumns;
+  constexpr int kBytes = 16;  // rows of codes are a multiple of these bytes
+  if (descriptor.layout != RowLayout::row) return kBlockColumns;
+  return descriptor.input == QuantisedInteger::int8 ? kBytes : kVectorColumns;
 }
 
 void check_tensors(const Dequantize& descriptor, const cubit_dequantize_arguments& arguments) {
@@ -68,7 +70,7 @@ Launch encode(const Dequantize& descriptor, const PointerChecks& pointers, const
   parameters.residual_stride = 2 * arguments.residual_stride;
   parameters.output_stride = 2 * arguments.output_stride;
   parameters.rows = arguments.rows;
-  parameters.vectors = arguments.columns / vector_columns(descriptor);
+  parameters.vectors = arguments.columns / kVectorColumns;
   const std::int64_t at_once = std::int64_t{device.multiprocessors} * kBlocksPerSm * kThreads;
   const bool are_few = std::int64_t{arguments.rows} * parameters.vectors <= kDequantisedRows * at_once;
   parameters.rows_per_thread = are_few ? 1 : kDequantisedRows;

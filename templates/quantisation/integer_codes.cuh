@@ -10,14 +10,14 @@
 
 namespace cubit {
 
-/// 16 codes of int8.
+/// Eight codes of int8.
 struct Int8Vector {
-  static constexpr int kColumns = 16;
+  static constexpr int kColumns = 8;
   static constexpr int kBytes = 1;
 
-  uint32 words[4];
+  uint32 words[2];
 
-  __device__ __forceinline__ void load(const char* src, bool exists) { load_global<4, 16>(words, src, exists); }
+  __device__ __forceinline__ void load(const char* src, bool exists) { load_global<2, 8>(words, src, exists); }
   __device__ __forceinline__ float operator[](int i) const {
     const int byte = static_cast<int>(words[i / 4] << (24 - 8 * (i % 4))) >> 24;
     return static_cast<float>(byte);

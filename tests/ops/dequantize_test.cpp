@@ -63,13 +63,13 @@ TEST(DequantizeLaunch, GivesManyRowsToEachThread) {
   auto arguments = full_arguments();
   const Launch few = tests::encode(Dequantize{}, &arguments, tests::h200());
   EXPECT_EQ(tests::parameters_of<DequantizeArguments>(few).rows_per_thread, 1);
-  EXPECT_EQ(tests::parameters_of<DequantizeArguments>(few).vectors, 6);
+  EXPECT_EQ(tests::parameters_of<DequantizeArguments>(few).vectors, 12);
   EXPECT_EQ(tests::parameters_of<DequantizeArguments>(few).output_stride, 192);
   EXPECT_EQ(few.shape.grid[0], 1u);
   arguments.rows = 100'000;
   const Launch many = tests::encode(Dequantize{}, &arguments, tests::h200());
   EXPECT_EQ(tests::parameters_of<DequantizeArguments>(many).rows_per_thread, 4);
-  EXPECT_EQ(many.shape.grid[0], (25'000u * 6 + 127) / 128);
+  EXPECT_EQ(many.shape.grid[0], (25'000u * 12 + 127) / 128);
   arguments.rows = 0;
   arguments.input = nullptr;
   EXPECT_TRUE(tests::encode(Dequantize{}, &arguments, tests::h200()).empty);

@@ -1,8 +1,9 @@
 // Turns int8 codes or int32 sums into 16-bit values: function(code · scale · weight scale + bias) + residual.
 //
-// Each thread has one vector of columns, 16 codes or 8 sums, in up to four rows. It loads the scales of its columns and
-// the bias once, then the vectors of all its rows, and then computes and stores row by row. Neighbouring threads have
-// neighbouring columns. All loads and stores of matrices have 16 bytes. The kernel runs on all architectures.
+// Each thread has one vector of eight columns in up to four rows. It loads the scales of its columns and the bias once,
+// then the vectors of all its rows, and then computes and stores row by row. Neighbouring threads have neighbouring
+// columns, and a thread's eight results are one store of 16 bytes, so that a warp's stores fill whole sectors. The kernel
+// runs on all architectures.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions" (ex2, rcp).
 #include "plan.cuh"
@@ -78,12 +79,9 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads)
       return result;
     };
     char* const dst = args.output + (first_row + i) * args.output_stride + 2 * column;
+    uint32 words[kPairs];
 #pragma unroll
-    for (int word = 0; word < kPairs; word += 4) {
-      uint32 words[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) words[j] = Pair<plan::Output>::pack(value(2 * (word + j)), value(2 * (word + j) + 1));
-      store_global(dst + 4 * word, words);
-    }
+    for (int j = 0; j < kPairs; ++j) words[j] = Pair<plan::Output>::pack(value(2 * j), value(2 * j + 1));
+    store_global(dst, words);
   }
 }
