@@ -80,6 +80,10 @@ bool choice_member(const Json& json, const char* name, const char* first, const 
   return value == second;
 }
 
+std::vector<std::string> model_types_of(const Architecture& architecture) {
+  return Json::parse(architecture.text).at("model_types").get<std::vector<std::string>>();
+}
+
 SmoothGroup parse_group(const Json& json, const std::string& label) {
   SmoothGroup group{text_member(json, "norm", label), {}};
   for (const Json& layer : list_member(json, "layers", label)) {
@@ -107,16 +111,21 @@ std::vector<std::string> layers_of(std::span<const TensorName> tensors, std::siz
 
 }  // namespace
 
+std::optional<Mapping> Mapping::find(std::string_view model_type) {
+  return at_surface([&]() -> std::optional<Mapping> {
+    for (const Architecture& one : architectures())
+      for (const std::string& type : model_types_of(one))
+        if (type == model_type) return parse(one.text, std::string(one.file));
+    return std::nullopt;
+  });
+}
+
 Mapping Mapping::of_model_type(std::string_view model_type) {
   return at_surface([&] {
+    if (auto found = find(model_type)) return *found;
     std::string known;
-    for (const Architecture& one : architectures()) {
-      const Json json = Json::parse(one.text);
-      for (const Json& type : json.at("model_types")) {
-        if (type.get<std::string>() == model_type) return parse(one.text, std::string(one.file));
-        known += (known.empty() ? "known types: " : ", ") + type.get<std::string>();
-      }
-    }
+    for (const Architecture& one : architectures())
+      for (const std::string& type : model_types_of(one)) known += (known.empty() ? "known types: " : ", ") + type;
     refuse("model type " + std::string(model_type), "has no mapping of norms to layers",
            known + "; give a mapping for others");
   });
@@ -135,11 +144,23 @@ Mapping Mapping::parse(std::string_view text, const std::string& label) {
       require_once(seen, mapping.groups_.back().norm, label);
       for (const std::string& layer : mapping.groups_.back().layers) require_once(seen, layer, label);
     }
-    if (json.contains("not_smoothed"))
-      for (const Json& one : list_member(json, "not_smoothed", label))
-        mapping.not_smoothed_.push_back({text_member(one, "layer", label), text_member(one, "reason", label)});
+    if (mapping.input_first_)
+      for (const SmoothGroup& group : mapping.groups_)
+        mapping.input_first_layers_.insert(mapping.input_first_layers_.end(), group.layers.begin(), group.layers.end());
+    if (!json.contains("not_smoothed")) return mapping;
+    for (const Json& one : list_member(json, "not_smoothed", label)) {
+      mapping.not_smoothed_.push_back({text_member(one, "layer", label), text_member(one, "reason", label)});
+      const bool is_input_first =
+          one.contains("layout") ? choice_member(one, "layout", "out,in", "in,out", label) : mapping.input_first_;
+      if (is_input_first) mapping.input_first_layers_.push_back(mapping.not_smoothed_.back().layer);
+    }
     return mapping;
   });
+}
+
+bool Mapping::stores_input_first(std::string_view layer) const {
+  return std::any_of(input_first_layers_.begin(), input_first_layers_.end(),
+                     [&](const std::string& pattern) { return match(pattern, layer).has_value(); });
 }
 
 SmoothPlan Mapping::plan(std::span<const TensorName> tensors) const {

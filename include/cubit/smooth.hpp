@@ -46,13 +46,19 @@ struct TensorName {
 /// Which norms feed which layers in an architecture. docs/calibration.md describes the JSON text.
 class CUBIT_CALIBRATE_API Mapping {
  public:
-  /// The mapping for config.json's "model_type". For an unknown type, throws cubit::Error that lists the known types.
+  /// The mapping for config.json's "model_type". For an unknown type, `find` gives nothing, and `of_model_type` throws
+  /// cubit::Error that lists the known types.
+  static std::optional<Mapping> find(std::string_view model_type);
   static Mapping of_model_type(std::string_view model_type);
   /// `text` is JSON; `label` names it in messages.
   static Mapping parse(std::string_view text, const std::string& label);
 
   bool norm_adds_one() const { return norm_adds_one_; }  ///< the norm multiplies by 1 + weight, as in Gemma
   bool input_first() const { return input_first_; }      ///< weights have the shape [in, out], as in GPT-2
+
+  /// Whether the weight of this layer has the shape [in, out]. The layout is that of the mapping if the mapping names
+  /// the layer and gives it no other layout: GPT-2's lm_head has the shape [out, in]. Unnamed layers have [out, in].
+  bool stores_input_first(std::string_view layer) const;
 
   /// Finds the groups in a checkpoint. A layer that belongs to no group, with a weight of at least rank 2, is listed as
   /// not smoothed. Throws cubit::Error if the checkpoint lacks a layer of a group, because a norm may change only
@@ -62,8 +68,9 @@ class CUBIT_CALIBRATE_API Mapping {
  private:
   bool norm_adds_one_ = false;
   bool input_first_ = false;
-  std::vector<SmoothGroup> groups_;        ///< patterns
-  std::vector<NotSmoothed> not_smoothed_;  ///< patterns
+  std::vector<SmoothGroup> groups_;              ///< patterns
+  std::vector<NotSmoothed> not_smoothed_;        ///< patterns
+  std::vector<std::string> input_first_layers_;  ///< patterns
 };
 
 /// The factors of one group.

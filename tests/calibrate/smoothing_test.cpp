@@ -387,6 +387,17 @@ TEST(Mapping, BertHasNothingToSmooth) {
   EXPECT_EQ(plan.not_smoothed[2].reason, "its input is the output of an activation function, not of a norm");
 }
 
+TEST(Mapping, KnowsTheLayoutOfEachLayer) {
+  const std::optional<Mapping> gpt2 = Mapping::find("gpt2");
+  ASSERT_TRUE(gpt2.has_value());
+  EXPECT_TRUE(gpt2->stores_input_first("transformer.h.3.attn.c_attn"));
+  EXPECT_TRUE(gpt2->stores_input_first("h.11.mlp.c_proj"));
+  EXPECT_FALSE(gpt2->stores_input_first("lm_head"));
+  EXPECT_FALSE(gpt2->stores_input_first("score"));
+  EXPECT_FALSE(Mapping::of_model_type("llama").stores_input_first("model.layers.0.mlp.up_proj"));
+  EXPECT_FALSE(Mapping::find("t5").has_value());
+}
+
 TEST(Mapping, ErrorsAreSentences) {
   const auto parsed = [](const std::string& text) { return sentence_of([&] { Mapping::parse(text, "m.json"); }); };
   EXPECT_EQ(parsed("[]"), "m.json: is not a JSON object; give a mapping as docs/calibration.md describes it");

@@ -169,6 +169,49 @@ class QuantizeCheckpoint(Folder):
         for layer in LAYERS:
             self.check_int8(found["a.safetensors"] | found["b.safetensors"], layer)
 
+    def write_gpt2(self, config: str = '{"model_type": "gpt2"}') -> None:
+        """A checkpoint of GPT-2: the weights of the block are [in, out], lm_head is [out, in]."""
+        sizes = {"attn.c_attn": (HIDDEN, 3 * HIDDEN), "attn.c_proj": (HIDDEN, HIDDEN), "mlp.c_fc": (HIDDEN, INNER)}
+        stored = {f"transformer.h.0.{layer}": self.random.normal(0, 0.1, shape).astype(np.float16)
+                  for layer, shape in sizes.items()}
+        self.weights = {layer: np.ascontiguousarray(values.T) for layer, values in stored.items()}
+        biases = {f"{layer}.bias": ("F16", np.ones(values.shape[1], np.float16)) for layer, values in stored.items()}
+        self.weights["lm_head"] = self.random.normal(0, 0.1, (16, HIDDEN)).astype(np.float16)
+        self.tensors = {f"{layer}.weight": ("F16", values) for layer, values in
+                        (stored | {"lm_head": self.weights["lm_head"]}).items()} | biases
+        write(self.model / "model.safetensors", self.tensors)
+        (self.model / "config.json").write_text(config)
+
+    def check_gpt2(self, *arguments) -> None:
+        done = self.quantize("--ignore", "nothing", "--json", *arguments)
+        found = read(self.output / "model.safetensors")
+        for layer in self.weights:
+            self.check_int8(found, layer)
+        sizes = {one["layer"]: (one["n"], one["k"]) for one in json.loads(done.stdout)["layers"]}
+        self.assertEqual(sizes, {layer: values.shape for layer, values in self.weights.items()})
+
+    def test_weights_of_gpt2_are_transposed(self):
+        self.write_gpt2()
+        self.check_gpt2()
+
+    def test_a_mapping_gives_the_layout(self):
+        self.write_gpt2("{}")
+        mapping = self.folder / "mapping.json"
+        named = [{"layer": layer, "reason": "none"} for layer in ("attn.c_attn", "attn.c_proj", "mlp.c_fc")]
+        mapping.write_text(json.dumps({"norm": "weight", "layout": "in,out", "smoothed": [], "not_smoothed": named}))
+        self.check_gpt2("--mapping", mapping)
+
+    def test_a_bias_that_contradicts_the_layout_is_refused(self):
+        self.write_gpt2('{"model_type": "unknown"}')
+        message = self.quantize(code=2).stderr
+        self.assertIn("layer transformer.h.0.attn.c_attn: has 64 output channels in the layout [out, in], but a bias for "
+                      "192 output channels", message)
+        self.assertFalse(self.output.exists())
+        self.write_gpt2()
+        write(self.model / "model.safetensors", self.tensors | {
+            f"{layer}.weight": ("F16", values) for layer, values in self.weights.items()})  # transposed by the user
+        self.assertIn("in the layout [in, out], but a bias", self.quantize(code=2).stderr)
+
     def write_two_files(self, rest: int) -> None:
         """The layers, and a second file with a tensor of `rest` bytes of zeros, which takes a while to copy."""
         os.rename(self.model / "model.safetensors", self.model / "a.safetensors")

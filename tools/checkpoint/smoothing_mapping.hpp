@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cubit/smooth.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/checkpoint/reader.hpp"
@@ -15,5 +16,9 @@ std::string smoothing_model_type(const CheckpointReader& checkpoint, const std::
 /// config.json. Empty texts are not given. Throws BadInput or cubit::Error.
 calibrate::Mapping smoothing_mapping(const CheckpointReader& checkpoint, const std::string& mapping,
                                      const std::string& architecture);
+
+/// The mapping of the file `mapping`, else the built-in mapping of the checkpoint's architecture. Nothing if
+/// config.json is missing or names no known architecture. Throws BadInput or cubit::Error.
+std::optional<calibrate::Mapping> known_mapping(const CheckpointReader& checkpoint, const std::string& mapping);
 
 }  // namespace cubit::tools

@@ -21,7 +21,8 @@ namespace {
 constexpr const char* kHelp =
     R"(Quantises the linear layers of a checkpoint in F16, BF16 or F32 to INT8 or FP8, in the layout that compressed-tensors
 calls int-quantized or float-quantized: NAME.weight holds the codes, NAME.weight_scale the scales. cubit run w8a8_gemm
---weights reads such layers. A layer is a tensor NAME.weight with two dimensions [n, k]. Embeddings, ignored layers and
+--weights reads such layers. A layer is a tensor NAME.weight with two dimensions [n, k]. Weights of architectures that
+store [k, n], such as GPT-2, are transposed. Embeddings, ignored layers and
 sizes that w8a8_gemm does not take stay as they are, and the table says why. config.json states the quantisation.
 Weights are quantised by the largest magnitude of each output channel, rounded to nearest. The column "error" is the
 root mean square of the rounding errors relative to that of the weights.)";
@@ -44,6 +45,7 @@ struct QuantizeOptions {
   std::string scale = "channel";
   std::string scales;
   std::vector<std::string> ignored = {"lm_head"};
+  std::string mapping;
   std::string report;
   bool json = false;
 };
@@ -53,7 +55,8 @@ QuantisationRequest request_of(const QuantizeOptions& options) {
     throw BadInput("--format " + options.format, "is not a format of weights", "accepted: int8, e4m3");
   if (options.scale != "channel" && options.scale != "tensor")
     throw BadInput("--scale " + options.scale, "does not say which weights share a scale", "accepted: channel, tensor");
-  return {calibrate::parse_format(options.format), options.scale == "channel", options.ignored, options.scales};
+  return {calibrate::parse_format(options.format), options.scale == "channel", options.ignored, options.scales,
+          options.mapping};
 }
 
 int quantize_checkpoint(const QuantizeOptions& options, Console& console) {
@@ -61,6 +64,7 @@ int quantize_checkpoint(const QuantizeOptions& options, Console& console) {
   if (!options.report.empty()) {
     require_another_file("--report", options.report, checkpoint_files(options.checkpoint));
     require_another_file("--report", options.report, options.scales);
+    require_another_file("--report", options.report, options.mapping);
     require_writable(options.report);
   }
   WholeFolder folder(options.output, "--output", quantiser.request_text());
@@ -96,6 +100,9 @@ void add_quantize_checkpoint(CLI::App& app, Context& context) {
       ->add_option("--ignore", options->ignored,
                    "Keep the layers that match this pattern with * and ? (may be repeated; default: lm_head)")
       ->allow_extra_args(false);
+  command->add_option(
+      "--mapping", options->mapping,
+      "Read the layout of the weights from this JSON file (default: the layout of config.json's model_type)");
   command->add_option("--report", options->report, "Write a JSON report to this file");
   command->add_flag("--json", options->json, "Print the JSON report instead of the table");
   command->footer(kExamples);

@@ -13,11 +13,13 @@
 #include <span>
 #include <utility>
 
+#include "base/transpose.hpp"
 #include "files/safetensors/safetensors.hpp"
 #include "files/text/error.hpp"
 #include "files/text/json.hpp"
 #include "files/text/quote.hpp"
 #include "tools/checkpoint/layer.hpp"
+#include "tools/checkpoint/smoothing_mapping.hpp"
 
 namespace cubit::tools {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kBias = ".bias";
 constexpr std::string_view kWeightScale = ".weight_scale";
 constexpr std::string_view kInputScale = ".input_scale";
 
@@ -109,26 +112,29 @@ void CheckpointQuantiser::read_scales() {
 }
 
 void CheckpointQuantiser::plan() {
+  const auto mapping = known_mapping(checkpoint_, request_.mapping);
   for (const auto& file : checkpoint_.files()) {
     for (const HeaderEntry& tensor : file->tensors()) {
       bytes_ += bytes_of(tensor);
       if (tensor.shape.size() != 2 || !tensor.name.ends_with(kWeight)) continue;
-      const std::string layer = tensor.name.substr(0, tensor.name.size() - kWeight.size());
+      Layer layer = {tensor.name.substr(0, tensor.name.size() - kWeight.size()), std::nullopt};
+      layer.input_first = mapping && mapping->stores_input_first(layer.name);
+      layer.shape = tensor.shape;
+      if (layer.input_first) std::swap(layer.shape[0], layer.shape[1]);
       if (auto reason = reason_to_keep(tensor, layer)) {
-        kept_.push_back({layer, std::move(*reason)});
+        kept_.push_back({layer.name, std::move(*reason)});
         continue;
       }
-      Layer& planned = layers_[tensor.name] = {layer, std::nullopt};
-      if (request_.scales.empty()) continue;
-      const auto scale = input_scales_.find(layer);
-      if (scale == input_scales_.end())
-        throw BadInput(fmt::format("{}", request_.scales), fmt::format("has no {}{}", layer, kInputScale),
-                       "calibrate this layer too, or add --ignore " + layer);
-      planned.input_scale = scale->second;
+      if (!request_.scales.empty()) layer.input_scale = scale_of_inputs(layer.name);
+      layers_.emplace(tensor.name, std::move(layer));
     }
   }
-  for (const auto& file : checkpoint_.files())
-    for (const HeaderEntry& tensor : file->tensors()) require_new(tensor.name);
+  for (const auto& file : checkpoint_.files()) {
+    for (const HeaderEntry& tensor : file->tensors()) {
+      require_new(tensor.name);
+      require_bias(tensor);
+    }
+  }
   if (layers_.empty())
     throw BadInput(checkpoint_.path(), "has no linear layer that can be quantised",
                    "give a checkpoint with weights [n, k] in F16, BF16 or F32");
@@ -147,16 +153,37 @@ void CheckpointQuantiser::require_new(const std::string& tensor) const {
   }
 }
 
-std::optional<std::string> CheckpointQuantiser::reason_to_keep(const HeaderEntry& weight,
-                                                               const std::string& layer) const {
+/// A layer's bias shows the number of output channels. Refuses a layer whose weight has another layout.
+void CheckpointQuantiser::require_bias(const HeaderEntry& bias) const {
+  if (bias.shape.size() != 1 || !bias.name.ends_with(kBias)) return;
+  const std::string layer = bias.name.substr(0, bias.name.size() - kBias.size());
+  const auto found = layers_.find(layer + std::string(kWeight));
+  if (found == layers_.end() || found->second.shape[0] == bias.shape[0]) return;
+  const std::int64_t n = found->second.shape[0];
+  throw BadInput(fmt::format("{}, layer {}", checkpoint_.path(), layer),
+                 fmt::format("has {} output channels in the layout {}, but a bias for {} output channels", n,
+                             found->second.input_first ? "[in, out]" : "[out, in]", bias.shape[0]),
+                 "give a config.json with the model_type, or --mapping with the layout of the layers");
+}
+
+float CheckpointQuantiser::scale_of_inputs(const std::string& layer) const {
+  const auto scale = input_scales_.find(layer);
+  if (scale == input_scales_.end())
+    throw BadInput(request_.scales, fmt::format("has no {}{}", layer, kInputScale),
+                   "calibrate this layer too, or add --ignore " + layer);
+  return scale->second;
+}
+
+std::optional<std::string> CheckpointQuantiser::reason_to_keep(const HeaderEntry& weight, const Layer& layer) const {
   for (const std::string& pattern : request_.ignored)
-    if (::fnmatch(pattern.c_str(), layer.c_str(), 0) == 0) return "--ignore " + pattern;
-  if (is_embedding(layer)) return "an embedding";
+    if (::fnmatch(pattern.c_str(), layer.name.c_str(), 0) == 0) return "--ignore " + pattern;
+  if (is_embedding(layer.name)) return "an embedding";
   if (!is_dense_type(weight.type)) return "its type is " + weight.type;
   constexpr std::int64_t kMostColumns = 131056;  // of sums in 32 bits
-  if (weight.shape[0] % 8 != 0 || weight.shape[1] % 16 != 0 || weight.shape[0] == 0 || weight.shape[1] == 0 ||
-      weight.shape[1] > kMostColumns)
-    return fmt::format("w8a8_gemm takes no weights [{}, {}]", weight.shape[0], weight.shape[1]);
+  const std::int64_t n = layer.shape[0];
+  const std::int64_t k = layer.shape[1];
+  if (n % 8 != 0 || k % 16 != 0 || n == 0 || k == 0 || k > kMostColumns)
+    return fmt::format("w8a8_gemm takes no weights [{}, {}]", n, k);
   return std::nullopt;
 }
 
@@ -164,7 +191,10 @@ std::string CheckpointQuantiser::request_text() const {
   nlohmann::ordered_json json = {{"format", calibrate::text_of(request_.format)},
                                  {"per_channel", request_.per_channel},
                                  {"ignored", request_.ignored},
+                                 {"input_first", nlohmann::ordered_json::array()},
                                  {"files", nlohmann::ordered_json::array()}};
+  for (const auto& [tensor, layer] : layers_)
+    if (layer.input_first) json["input_first"].push_back(tensor);
   for (const auto& file : checkpoint_.files()) json["files"].push_back(identity_of(file->path()));
   if (!request_.scales.empty()) json["scales"] = identity_of(request_.scales);
   return json.dump();
@@ -179,10 +209,11 @@ std::vector<HeaderEntry> CheckpointQuantiser::entries_of(const SafetensorsReader
       entries.push_back(tensor);
       continue;
     }
-    const std::int64_t rows = tensor.shape[0];
-    const auto codes = static_cast<std::uint64_t>(rows * tensor.shape[1]);
+    const std::vector<std::int64_t>& shape = layer->second.shape;
+    const std::int64_t rows = shape[0];
+    const auto codes = static_cast<std::uint64_t>(rows * shape[1]);
     const std::int64_t scales = request_.per_channel ? rows : 1;
-    entries.push_back(entry(tensor.name, code_type(request_.format), tensor.shape, codes));
+    entries.push_back(entry(tensor.name, code_type(request_.format), shape, codes));
     entries.push_back(entry(layer->second.name + std::string(kWeightScale), "F32",
                             request_.per_channel ? std::vector{rows, std::int64_t{1}} : std::vector{std::int64_t{1}},
                             sizeof(float) * static_cast<std::uint64_t>(scales)));
@@ -249,9 +280,13 @@ void CheckpointQuantiser::copy(const HeaderEntry& tensor, OutputFile& output) co
 void CheckpointQuantiser::write_layer(const HeaderEntry& weight, const Layer& layer, OutputFile& output) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(weight)));
   checkpoint_.read(weight, 0, bytes);
+  if (layer.input_first) {
+    const auto columns = static_cast<std::size_t>(weight.shape[1]);
+    bytes = transposed_bytes(bytes, columns, bytes.size() / columns / static_cast<std::size_t>(weight.shape[0]));
+  }
   calibrate::QuantisedWeights made;
   try {
-    made = calibrate::quantise_weights({weight.type, weight.shape, bytes}, request_.format, request_.per_channel);
+    made = calibrate::quantise_weights({weight.type, layer.shape, bytes}, request_.format, request_.per_channel);
   } catch (const Error& error) {
     throw BadInput(fmt::format("layer {}, {}", layer.name, error.given()), error.why(), error.remedy());
   }
@@ -259,7 +294,7 @@ void CheckpointQuantiser::write_layer(const HeaderEntry& weight, const Layer& la
   output.append(std::as_bytes(std::span(made.scales)));
   if (layer.input_scale) output.append(std::as_bytes(std::span(&*layer.input_scale, 1)));
   const auto [least, largest] = std::minmax_element(made.scales.begin(), made.scales.end());
-  reports_.push_back({layer.name, weight.shape, *least, *largest, made.error, layer.input_scale});
+  reports_.push_back({layer.name, layer.shape, *least, *largest, made.error, layer.input_scale});
 }
 
 nlohmann::ordered_json CheckpointQuantiser::quantisation_config() const {

@@ -24,6 +24,7 @@ struct QuantisationRequest {
   bool per_channel = true;
   std::vector<std::string> ignored;  ///< patterns of layers with * and ?
   std::string scales;                ///< a file of LAYER.input_scale; empty: activations are quantised per token
+  std::string mapping;  ///< a JSON file with the layout of the layers; empty: the layout of config.json's architecture
 };
 
 /// A quantised layer.
@@ -61,12 +62,16 @@ class CheckpointQuantiser {
   struct Layer {
     std::string name;
     std::optional<float> input_scale;
+    bool input_first = false;           ///< the checkpoint stores the weight as [k, n]
+    std::vector<std::int64_t> shape{};  ///< [n, k]
   };
 
   void plan();
   void read_scales();
+  float scale_of_inputs(const std::string& layer) const;
   void require_new(const std::string& tensor) const;
-  std::optional<std::string> reason_to_keep(const HeaderEntry& weight, const std::string& layer) const;
+  void require_bias(const HeaderEntry& bias) const;
+  std::optional<std::string> reason_to_keep(const HeaderEntry& weight, const Layer& layer) const;
   std::vector<HeaderEntry> entries_of(const SafetensorsReader& file) const;
   void write_file(const SafetensorsReader& file, const std::string& path, const Show& show);
   void write_layer(const HeaderEntry& weight, const Layer& layer, OutputFile& output);

@@ -56,9 +56,10 @@ RecordedSubject::RecordedSubject(const RecordedOptions& options, std::size_t tok
     : options_(options), tokens_(tokens), calibration_tokens_(std::max(calibration_tokens, tokens)), kernels_(runner) {
   const CheckpointReader checkpoint(options.checkpoint);
   if (options.smooths || !options.mapping.empty() || !options.architecture.empty()) {
-    const calibrate::Mapping mapping = smoothing_mapping(checkpoint, options.mapping, options.architecture);
-    input_first_ = mapping.input_first();
-    groups_ = groups_of(checkpoint, mapping);
+    mapping_ = smoothing_mapping(checkpoint, options.mapping, options.architecture);
+    groups_ = groups_of(checkpoint, *mapping_);
+  } else {
+    mapping_ = known_mapping(checkpoint, options.mapping);
   }
   const std::vector<std::string> files = calibrate::activation_files(options.activations);
   calibrate::Collector collector({.histogram = false, .moments = false}, 0, options.layers);
@@ -78,7 +79,7 @@ void RecordedSubject::read(const CheckpointReader& checkpoint, const calibrate::
     throw BadInput(fmt::format("layer {}, {} values", recorded.layer, statistics.non_finite()), "are not finite",
                    "record activations again without NaNs and infinities");
   Matrix weight = read_matrix(checkpoint, weight_of(checkpoint, recorded.layer));
-  if (input_first_) weight = transposed(weight);
+  if (mapping_ && mapping_->stores_input_first(recorded.layer)) weight = transposed(weight);
   const std::size_t channels = statistics.channels();
   if (weight.columns != channels)
     throw BadInput(fmt::format("layer {}, inputs of {} channels", recorded.layer, channels),

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cubit/smooth.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ class RecordedSubject : public AccuracySubject {
   std::size_t tokens_;
   std::size_t calibration_tokens_;
   Int8Kernels kernels_;
-  bool input_first_ = false;
+  std::optional<calibrate::Mapping> mapping_;  ///< none if the architecture is unknown and not needed
   std::vector<calibrate::SmoothGroup> groups_;
   std::map<std::string, Layer> layers_;
   std::map<std::string, Smoothed> smoothed_;
