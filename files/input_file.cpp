@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "files/text/error.hpp"
@@ -54,6 +55,13 @@ void InputFile::read(std::uint64_t begin, std::span<std::byte> dst) const {
     begin += static_cast<std::uint64_t>(got);
     dst = dst.subspan(static_cast<std::size_t>(got));
   }
+}
+
+std::string identity_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error).time_since_epoch().count();
+  return fmt::format("{} {} {}", fs::weakly_canonical(path, error).string(), fs::file_size(path, error), time);
 }
 
 void refuse_lfs_pointer(const InputFile& file) {

@@ -27,6 +27,9 @@ class InputFile {
   std::uint64_t bytes_ = 0;
 };
 
+/// A text that another file, or the same file after a change, does not have: path, size and time of the last change.
+std::string identity_of(const std::string& path);
+
 /// Throws BadInput if the file is a git-LFS pointer: a clone without git-LFS has a short text in the place of each
 /// large file.
 void refuse_lfs_pointer(const InputFile& file);

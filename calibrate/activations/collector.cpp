@@ -17,6 +17,7 @@
 #include "base/parallel.hpp"
 #include "calibrate/errors.hpp"
 #include "calibrate/statistics/parts.hpp"
+#include "files/input_file.hpp"
 #include "files/safetensors/reader.hpp"
 #include "files/text/json.hpp"
 
@@ -56,7 +57,8 @@ using Texts = std::vector<std::string>;
 /// What a saved collector notes beside its statistics.
 struct Notes {
   Texts files;
-  Texts patterns;  ///< sorted, without repetitions
+  Texts identities;  ///< of the files
+  Texts patterns;    ///< sorted, without repetitions
 };
 
 std::string text_of_patterns(const Texts& patterns) { return nlohmann::json(patterns).dump(); }
@@ -67,11 +69,17 @@ bool are_texts(const nlohmann::json& json) {
 
 Notes parse_notes(const std::string& path, const std::string& text) {
   const nlohmann::json json = tools::parse_json(text);
-  if (!json.is_object() || !are_texts(json.value("files", nlohmann::json())) ||
-      !are_texts(json.value("layers", nlohmann::json())))
-    refuse(path, "does not name the files and patterns of its statistics",
-           "give a file that Collector::save or cubit calibrate wrote");
-  return {json.at("files").get<Texts>(), json.at("layers").get<Texts>()};
+  const auto texts = [&](const char* name) {
+    const nlohmann::json found = json.is_object() ? json.value(name, nlohmann::json()) : nlohmann::json();
+    if (!are_texts(found))
+      refuse(path, "does not name the files and patterns of its statistics",
+             "give a file that this version of Collector::save or cubit calibrate wrote");
+    return found.get<Texts>();
+  };
+  Notes notes = {texts("files"), texts("identities"), texts("layers")};
+  if (notes.identities.size() != notes.files.size())
+    refuse(path, "does not identify each of its files", "collect the statistics again");
+  return notes;
 }
 
 }  // namespace
@@ -82,6 +90,7 @@ struct Collector::State {
   Texts patterns;                       ///< sorted, without repetitions
   std::vector<NamedStatistics> layers;  ///< sorted by name
   Texts files;
+  Texts identities;                            ///< of the files
   std::map<std::string, std::int64_t> widths;  ///< of all files that were checked
 
   bool is_wanted(const std::string& layer) const {
@@ -165,6 +174,7 @@ void Collector::State::restore(const std::string& path, const Notes& notes, std:
     refuse(path, "has no layer that matches the patterns " + text_of_patterns(patterns),
            "give patterns that match its layers");
   files.insert(files.end(), notes.files.begin(), notes.files.end());
+  identities.insert(identities.end(), notes.identities.begin(), notes.identities.end());
 }
 
 Collector::Collector(Collect collect, int threads, std::vector<std::string> layers)
@@ -188,6 +198,7 @@ void Collector::check_file(const std::string& path) {
 void Collector::add_file(const std::string& path, const std::function<void(std::uint64_t)>& progress) {
   at_surface([&] {
     state_->require_new(file_name(path));
+    std::string identity = tools::identity_of(path);  // before the values are read: a later change shows
     const SafetensorsReader file(path);
     const auto tensors = state_->check(file);
     std::vector<Segment> segments;
@@ -208,6 +219,19 @@ void Collector::add_file(const std::string& path, const std::function<void(std::
       if (progress) progress(done);
     }
     state_->files.push_back(file_name(path));
+    state_->identities.push_back(std::move(identity));
+  });
+}
+
+bool Collector::has_file(const std::string& path) const {
+  return at_surface([&] {
+    const auto known = std::find(state_->files.begin(), state_->files.end(), file_name(path));
+    if (known == state_->files.end()) return false;
+    const auto at = static_cast<std::size_t>(known - state_->files.begin());
+    if (state_->identities[at] != tools::identity_of(path))
+      refuse(path, "has the name of a file that has been added, but another folder, size or time of the last change",
+             "collect new statistics, or give each batch a file name of its own");
+    return true;
   });
 }
 
@@ -215,13 +239,15 @@ std::span<const NamedStatistics> Collector::layers() const { return state_->laye
 std::span<const std::string> Collector::files() const { return state_->files; }
 
 void Collector::save(const std::string& path) const {
-  const nlohmann::json notes = {{"files", state_->files}, {"layers", state_->patterns}};
+  const nlohmann::json notes = {
+      {"files", state_->files}, {"identities", state_->identities}, {"layers", state_->patterns}};
   write_statistics(path, state_->layers, notes.dump());
 }
 
 void Collector::load(const std::string& path) {
   state_->layers.clear();
   state_->files.clear();
+  state_->identities.clear();
   state_->widths.clear();
   at_surface([&] {
     std::string text;

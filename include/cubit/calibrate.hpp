@@ -181,6 +181,10 @@ class CUBIT_CALIBRATE_API Collector {
   /// files() are then unchanged. After any other exception the collector has a part of the file and must not be used.
   void add_file(const std::string& path, const std::function<void(std::uint64_t)>& progress = {});
 
+  /// Whether this file has been added, loaded or merged. Throws cubit::Error if the file of this name came from another
+  /// folder, or if its size or the time of its last change differs now.
+  bool has_file(const std::string& path) const;
+
   /// The layers in the order of their names, and the names of the files that were added, loaded or merged, without
   /// their folders.
   std::span<const NamedStatistics> layers() const;

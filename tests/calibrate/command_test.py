@@ -1,6 +1,7 @@
 """Runs cubit calibrate on files that Python writes: command_test.py CUBIT."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -99,6 +100,25 @@ class Command(unittest.TestCase):
         self.assertIn("has been added already", twice.stderr)
         resumed = self.run_cubit(self.activations, "--statistics", parts[0], "--json")
         self.assertEqual(resumed.stdout, expected)
+
+    def test_statistics_of_other_activations_are_refused(self):
+        """Another folder with the same file names, and a file that has changed."""
+        statistics, scales, other = (self.folder / name for name in ("statistics", "scales.safetensors", "other"))
+        self.run_cubit(self.activations, "--statistics", statistics)
+        before = statistics.read_bytes()
+        other.mkdir()
+        for i, batch in enumerate(self.batches):
+            write(other / f"{i}.safetensors", {LAYER: batch / 10, "other": batch[:, :8].astype(np.float16)})
+            stamp = (self.activations / f"{i}.safetensors").stat()
+            os.utime(other / f"{i}.safetensors", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        changed = self.activations / "1.safetensors"
+        for activations, name in ((other, other / "0.safetensors"), (self.activations, changed)):
+            done = self.run_cubit(activations, "--statistics", statistics, "--output", scales, code=2)
+            self.assertIn(f"{name}: has the name of a file that has been added, but another folder, size or time",
+                          done.stderr)
+            self.assertFalse(scales.exists())
+            self.assertEqual(statistics.read_bytes(), before)
+            write(changed, {LAYER: self.batches[1] * 3, "other": self.batches[1][:, :8].astype(np.float16)})
 
     def test_statistics_are_of_the_layers_that_were_asked_for(self):
         statistics = self.folder / "statistics"

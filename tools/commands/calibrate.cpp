@@ -118,10 +118,8 @@ bool is_file_of_ours(const CalibrateOptions& options, const std::string& file) {
 std::vector<std::string> new_files(const CalibrateOptions& options, calibrate::Collector& collector) {
   std::vector<std::string> files;
   if (!options.activations) return files;
-  const auto known = collector.files();
   for (const std::string& file : calibrate::activation_files(*options.activations)) {
-    const std::string name = std::filesystem::path(file).filename().string();
-    if (std::find(known.begin(), known.end(), name) != known.end() || is_file_of_ours(options, file)) continue;
+    if (is_file_of_ours(options, file) || collector.has_file(file)) continue;
     files.push_back(file);
     collector.check_file(file);
   }

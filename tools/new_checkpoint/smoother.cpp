@@ -132,12 +132,11 @@ calibrate::Collector Smoother::collected(const WholeFolder& folder) {
   if (layers.empty()) return collector;
   const std::string note = WholeFolder::note_of("inputs");
   if (folder.has(note)) collector.load(folder.file(note));
-  const std::vector<std::string> known(collector.files().begin(), collector.files().end());
   std::vector<std::string> files;
   std::uint64_t total = 0;
   for (const std::string& file : activations_) {
     collector.check_file(file);
-    if (std::find(known.begin(), known.end(), fs::path(file).filename().string()) != known.end()) continue;
+    if (collector.has_file(file)) continue;
     files.push_back(file);
     total += fs::file_size(file);
   }

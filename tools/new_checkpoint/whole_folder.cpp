@@ -99,12 +99,6 @@ std::string folder_of(const CheckpointReader& checkpoint) {
   return folder.empty() ? "." : folder.string();
 }
 
-std::string identity_of(const std::string& path) {
-  std::error_code error;
-  const auto time = fs::last_write_time(path, error).time_since_epoch().count();
-  return fmt::format("{} {} {}", fs::absolute(path, error).string(), fs::file_size(path, error), time);
-}
-
 void require_writable(const std::string& path) { const OutputFile probe(path); }
 
 std::string whole_text(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "files/input_file.hpp"
 #include "tools/checkpoint/reader.hpp"
 
 namespace cubit::tools {
@@ -41,9 +42,6 @@ class WholeFolder {
 
 /// The folder that holds the checkpoint's files.
 std::string folder_of(const CheckpointReader& checkpoint);
-
-/// One input file in a request: path, size and time of the last change.
-std::string identity_of(const std::string& path);
 
 /// Reports a file that cannot be written before the work begins. Throws BadInput.
 void require_writable(const std::string& path);
