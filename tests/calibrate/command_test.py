@@ -1,5 +1,6 @@
 """Runs cubit calibrate on files that Python writes: command_test.py CUBIT."""
 
+import fcntl
 import json
 import os
 import struct
@@ -119,6 +120,22 @@ class Command(unittest.TestCase):
             self.assertFalse(scales.exists())
             self.assertEqual(statistics.read_bytes(), before)
             write(changed, {LAYER: self.batches[1] * 3, "other": self.batches[1][:, :8].astype(np.float16)})
+
+    def test_one_command_at_a_time_updates_statistics(self):
+        statistics = self.folder / "statistics"
+        with open(f"{statistics}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = self.run_cubit(self.activations, "--statistics", statistics, code=2)
+            self.assertIn(f"--statistics {statistics}: another process is updating this file", done.stderr)
+            self.assertFalse(statistics.exists())
+        files = sorted(self.activations.iterdir())
+        together = [subprocess.Popen([PROGRAM, "calibrate", str(file), "--statistics", str(statistics)],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for file in files]
+        succeeded = [process.wait() for process in together].count(0)
+        self.assertGreater(succeeded, 0)
+        kept = json.loads(self.run_cubit("--statistics", statistics, "--json").stdout)
+        self.assertEqual(kept["files"], succeeded)  # nothing that a command reported as done is lost
+        self.assertFalse(Path(f"{statistics}.lock").exists())
 
     def test_statistics_are_of_the_layers_that_were_asked_for(self):
         statistics = self.folder / "statistics"

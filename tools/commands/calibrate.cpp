@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/parallel.hpp"
+#include "files/file_lock.hpp"
 #include "files/output_file.hpp"
 #include "files/output_folder.hpp"
 #include "files/safetensors/reader.hpp"
@@ -200,6 +201,8 @@ int run_calibrate(const CalibrateOptions& options, Context& context) {
   const calibrate::RangeChoice choice = {calibrate::parse_method(options.method),
                                          calibrate::parse_format(options.format), options.percentile};
   check_outputs(options);
+  std::optional<FileLock> lock;  // from reading the statistics to saving them
+  if (!options.statistics.empty()) lock.emplace("--statistics", options.statistics);
   calibrate::Collector collector({}, options.threads, options.layers);
   collect(options, collector, context);
   say_missing(collector, context);
