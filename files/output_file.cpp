@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -150,11 +151,29 @@ void OutputFile::set_mode(unsigned mode) {
     throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
 }
 
-void OutputFile::commit(std::span<const TensorView> tensors, const Metadata& metadata) {
+void OutputFile::write(std::span<const TensorView> tensors, const Metadata& metadata) {
   const std::string header = safetensors_header(tensors, metadata);
   write(header.data(), header.size());
   for (const TensorView& tensor : tensors) write(tensor.data.data(), tensor.data.size());
+}
+
+void OutputFile::commit(std::span<const TensorView> tensors, const Metadata& metadata) {
+  write(tensors, metadata);
   publish();
+}
+
+bool OutputFile::commit_new(std::span<const TensorView> tensors, const Metadata& metadata) {
+  write(tensors, metadata);
+  sync();
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) {
+    ::close(descriptor_);
+    descriptor_ = -1;
+    return true;
+  }
+  // Some file systems, such as NFS, know no RENAME_NOREPLACE. The destructor then removes the first of two links.
+  const bool is_linked = errno == EINVAL && ::link(temporary_.c_str(), path_.c_str()) == 0;
+  if (!is_linked && errno != EEXIST) throw WorkFailed(path_, "cannot be made: " + system_error(), kWritableWanted);
+  return is_linked;
 }
 
 void OutputFile::commit_text(std::string_view content) {
@@ -166,8 +185,12 @@ void OutputFile::append(std::span<const std::byte> bytes) { write(bytes.data(), 
 
 void OutputFile::finish() { publish(); }
 
-void OutputFile::publish() {
+void OutputFile::sync() {
   if (::fsync(descriptor_) != 0) throw WorkFailed(path_, "cannot be written: " + system_error(), kWritableWanted);
+}
+
+void OutputFile::publish() {
+  sync();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw WorkFailed(path_, "cannot be replaced: " + system_error(), kWritableWanted);
   }

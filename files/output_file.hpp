@@ -31,6 +31,9 @@ class OutputFile {
   /// Writes the tensors, syncs the file and renames it. Throws WorkFailed.
   void commit(std::span<const TensorView> tensors, const Metadata& metadata = {});
   void commit_text(std::string_view content);  ///< the same for any other kind of file
+  /// As `commit`, but replaces nothing: returns false if the destination exists, also if another process has just made
+  /// it. The content is then dropped.
+  bool commit_new(std::span<const TensorView> tensors, const Metadata& metadata = {});
   /// append and finish do the same in parts, for content that does not fit in memory. They throw WorkFailed.
   void append(std::span<const std::byte> bytes);
   void finish();
@@ -38,6 +41,8 @@ class OutputFile {
 
  private:
   void write(const void* data, std::size_t bytes);
+  void write(std::span<const TensorView> tensors, const Metadata& metadata);
+  void sync();
   void publish();
 
   std::string path_;

@@ -91,11 +91,12 @@ std::string Recorder::end_batch() {
     if (batch_.empty()) return "";
     std::vector<tools::TensorView> views;
     for (const Copy& copy : batch_) views.push_back({copy.layer, copy.type, copy.shape, copy.data});
-    std::string path = (std::filesystem::path(folder_) / batch_file_name(next_)).string();
-    tools::OutputFile(path).commit(views);
-    batch_.clear();
-    ++next_;
-    return path;
+    while (true) {
+      std::string path = (std::filesystem::path(folder_) / batch_file_name(next_++)).string();
+      if (std::filesystem::exists(path) || !tools::OutputFile(path).commit_new(views)) continue;
+      batch_.clear();
+      return path;
+    }
   });
 }
 

@@ -206,8 +206,9 @@ class CUBIT_CALIBRATE_API Collector {
 };
 
 /// Writes activation files from a running inference engine: a file per batch, named batch_000000.safetensors and so on.
-/// Numbers continue after the files that the folder has when the Recorder is created. One thread at a time may use a
-/// Recorder.
+/// Numbers continue after the files that the folder has when the Recorder is created. Several Recorders, also of
+/// several processes, may write to one folder: a number that another Recorder has taken is skipped. One thread at a
+/// time may use a Recorder.
 class CUBIT_CALIBRATE_API Recorder {
  public:
   /// Creates the folder if it does not exist.

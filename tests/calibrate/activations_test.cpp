@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/calibrate/tensors.hpp"
@@ -197,6 +199,34 @@ TEST(Activations, BadFilesAreSentences) {
             folder + "/empty: has no files that end in .safetensors; give a folder with one file per batch");
   EXPECT_NE(error_of([&] { collector.add_file(folder + "/absent"); }).find("cannot be read"), std::string::npos);
   EXPECT_EQ(collector.files().size(), 1);
+}
+
+TEST(Activations, RecordersOfOneFolderKeepAllBatches) {
+  constexpr std::size_t kRecorders = 4;
+  constexpr std::size_t kBatches = 8;
+  const std::string folder = new_folder("shared");
+  std::deque<Recorder> recorders;  // a Recorder cannot be moved
+  for (std::size_t i = 0; i < kRecorders; ++i) recorders.emplace_back(folder);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kRecorders; ++i) {
+    threads.emplace_back([&, i] {
+      for (std::size_t batch = 0; batch < kBatches; ++batch) {
+        recorders[i].add("layer",
+                         tensor_of("F32", {1, 1}, std::vector<float>{static_cast<float>(i * kBatches + batch)}));
+        recorders[i].end_batch();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> values;
+  for (const std::string& file : activation_files(folder)) {
+    Collector collector({}, 1);
+    collector.add_file(file);
+    values.push_back(collector.layers()[0].statistics.maximum());
+  }
+  std::sort(values.begin(), values.end());
+  ASSERT_EQ(values.size(), kRecorders * kBatches);
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<double>(i));
 }
 
 TEST(Activations, ARecorderRefusesWhatItCannotWrite) {
