@@ -48,13 +48,41 @@ void write_file(const std::string& folder, const std::string& name, std::string_
   OutputFile((std::filesystem::path(folder) / name).string()).commit_text(content);
 }
 
-PictureFolder::PictureFolder(std::string folder) : folder_(std::move(folder)) { make_folder(folder_, "--pictures"); }
+void require_folder(const std::string& folder, const std::string& option) {
+  if (std::filesystem::is_directory(folder)) return;
+  make_folder(folder, option);
+  std::filesystem::remove(folder);
+}
+
+PictureFolder::PictureFolder(std::string folder) : folder_(std::move(folder)), temporary_(folder_) {
+  while (temporary_.ends_with('/')) temporary_.pop_back();
+  temporary_ += ".pictures.tmp";
+  std::error_code error;
+  std::filesystem::remove_all(temporary_, error);  // of a process that was killed
+  make_folder(temporary_, "--pictures");
+}
+
+PictureFolder::~PictureFolder() {
+  std::error_code error;
+  std::filesystem::remove_all(temporary_, error);
+}
 
 void PictureFolder::write(const std::string& name, std::string_view svg) {
   const std::string first = file_name_of(name);
   std::string unique = first;
   for (int number = 2; !names_.insert(unique).second; ++number) unique = first + "_" + std::to_string(number);
-  write_file(folder_, unique + ".svg", svg);
+  write_file(temporary_, unique + ".svg", svg);
+}
+
+void PictureFolder::publish() {
+  make_folder(folder_, "--pictures");
+  std::error_code error;
+  for (const std::string& name : names_) {
+    const std::string file = name + ".svg";
+    if (!error)
+      std::filesystem::rename(std::filesystem::path(temporary_) / file, std::filesystem::path(folder_) / file, error);
+  }
+  if (error) throw WorkFailed(folder_, "cannot be written: " + error.message(), kWritableWanted);
 }
 
 }  // namespace cubit::tools

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 LAYER = "model.layers.0.mlp.down_proj"
+LIMIT = 9000  # bytes of a file
 TYPES = {np.dtype(np.float64): "F64", np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.int8): "I8"}
 
 
@@ -240,6 +242,22 @@ class Command(unittest.TestCase):
                               "--report", outputs[1], code=2)
         self.assertIn("exceeds the largest F32 number", done.stderr)
         self.assertEqual([path for path in outputs if path.exists()], [])
+
+    def test_outputs_that_do_not_fit_leave_nothing(self):
+        """A picture exceeds the largest file size; scales and report do not."""
+        scales, report, pictures = (self.folder / name for name in ("scales.safetensors", "report.json", "pictures"))
+        before = sorted(self.folder.rglob("*"))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
+        done = subprocess.run([PROGRAM, "calibrate", self.activations, "--output", scales, "--report", report,
+                               "--pictures", pictures], capture_output=True, text=True, preexec_fn=limit,
+                              restore_signals=False)  # Python ignores SIGXFSZ, so a write fails instead
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot be written: File too large", done.stderr)
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+        self.run_cubit(self.activations, "--output", scales, "--report", report, "--pictures", pictures)
+        sizes = [path.stat().st_size for path in (scales, report, *pictures.iterdir())]
+        self.assertLess(max(sizes[:2]), LIMIT)
+        self.assertGreater(min(sizes[2:]), LIMIT)
 
     def test_every_layer_has_a_picture(self):
         """Names that differ only in a slash, and names that no file can have."""

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -103,9 +104,7 @@ void check_outputs(const CalibrateOptions& options) {
         require_another_file(option, path, file);
     require_writable(path);
   }
-  if (options.pictures.empty() || std::filesystem::is_directory(options.pictures)) return;
-  make_folder(options.pictures, "--pictures");
-  std::filesystem::remove(options.pictures);  // a run that fails leaves nothing
+  if (!options.pictures.empty()) require_folder(options.pictures, "--pictures");
 }
 
 /// Statistics and scales may be kept beside the activations.
@@ -182,16 +181,22 @@ std::vector<const calibrate::NamedStatistics*> layers_with_values(const calibrat
 void write_outputs(const CalibrateOptions& options, const std::vector<LayerReport>& reports,
                    const calibrate::RangeChoice& choice, std::size_t files) {
   const nlohmann::ordered_json json = report_json(reports, choice, files);
-  if (!options.output.empty()) {  // first, because write_scales may refuse a scale
+  // Pictures and report are complete in temporary files before the first output appears.
+  std::optional<PictureFolder> pictures;
+  if (!options.pictures.empty()) pictures.emplace(options.pictures);
+  for (const LayerReport& one : reports)
+    if (pictures) pictures->write(one.layer, histogram_picture(one));
+  std::optional<OutputFile> report;
+  if (!options.report.empty()) report.emplace(options.report);
+  const std::string text = json_text(json) + "\n";
+  if (report) report->append(std::as_bytes(std::span(text)));
+  if (!options.output.empty()) {  // may refuse a scale
     std::vector<calibrate::LayerRange> ranges;
     for (const LayerReport& one : reports) ranges.push_back({one.layer, choice, one.range(choice.method)});
     calibrate::write_scales(options.output, ranges);
   }
-  if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(json) + "\n");
-  if (!options.pictures.empty()) {
-    PictureFolder folder(options.pictures);
-    for (const LayerReport& one : reports) folder.write(one.layer, histogram_picture(one));
-  }
+  if (report) report->finish();
+  if (pictures) pictures->publish();
   options.json ? print_json(json) : fmt::print("{}", report_table(reports, choice));
 }
 

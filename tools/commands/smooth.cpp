@@ -60,11 +60,12 @@ std::optional<double> given_alpha(const std::string& text) {
 }
 
 void write_reports(const SmoothOptions& options, const SmoothReport& report) {
-  if (!options.pictures.empty()) {
-    PictureFolder folder(options.pictures);
-    for (const SmoothedGroup& one : report.groups) folder.write(one.group.norm, channels_picture(one));
-  }
+  std::optional<PictureFolder> pictures;
+  if (!options.pictures.empty()) pictures.emplace(options.pictures);
+  for (const SmoothedGroup& one : report.groups)
+    if (pictures) pictures->write(one.group.norm, channels_picture(one));
   if (!options.report.empty()) OutputFile(options.report).commit_text(json_text(smooth_json(report)) + "\n");
+  if (pictures) pictures->publish();
 }
 
 int run_smooth(const SmoothOptions& options, Context& context) {
@@ -77,7 +78,7 @@ int run_smooth(const SmoothOptions& options, Context& context) {
     require_another_file("--report", options.report, options.mapping);
     require_writable(options.report);
   }
-  if (!options.pictures.empty()) make_folder(options.pictures, "--pictures");
+  if (!options.pictures.empty()) require_folder(options.pictures, "--pictures");
   WholeFolder folder(options.output, "--output", smoother.request_text());
   smoother.choose(folder);
   smoother.write(folder);
