@@ -15,7 +15,8 @@ namespace {
 /// A name that stays below the 255 bytes of file systems with a number, the suffix and the name of a temporary file.
 std::string file_name_of(std::string name) {
   constexpr std::size_t kLongest = 200;
-  std::replace(name.begin(), name.end(), '/', '_');
+  const auto is_unwanted = [](unsigned char byte) { return byte == '/' || byte < ' ' || byte == 0x7f; };
+  std::replace_if(name.begin(), name.end(), is_unwanted, '_');
   if (name.size() <= kLongest) return name;
   std::size_t end = kLongest;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // inside a UTF-8 character

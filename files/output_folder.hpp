@@ -28,7 +28,8 @@ class PictureFolder {
   ~PictureFolder();
   PictureFolder(const PictureFolder&) = delete;
   PictureFolder& operator=(const PictureFolder&) = delete;
-  /// Writes NAME.svg. Slashes become underscores, and long names are cut. If the name is taken, a number follows it.
+  /// Writes NAME.svg. Slashes and control characters become underscores, and long names are cut. If the name is taken,
+  /// a number follows it.
   void write(const std::string& name, std::string_view svg);
   /// Renames the files, over those of an earlier run. Creates the folder if it does not exist. Throws WorkFailed.
   void publish();

@@ -261,13 +261,14 @@ class Command(unittest.TestCase):
 
     def test_every_layer_has_a_picture(self):
         """Names that differ only in a slash, and names that no file can have."""
-        names = ["a/b", "a_b", "é" * 2000, "é" * 2000 + "x"]
+        names = ["a/b", "a_b", "é" * 2000, "é" * 2000 + "x", "x\ty\x7f"]
         write(self.activations / "3.safetensors", {name: self.batches[0] for name in names})
         pictures = self.folder / "pictures"
         self.run_cubit(self.activations, "--pictures", pictures)
+        self.assertEqual([path.name for path in pictures.iterdir() if not path.name.isprintable()], [])
         titles = {"".join(next(xml.etree.ElementTree.parse(path).getroot().iter("{http://www.w3.org/2000/svg}title")).itertext())
                   for path in pictures.iterdir()}
-        self.assertEqual(titles, {f"{name}: values and ranges" for name in (LAYER, "other", *names)})
+        self.assertEqual(titles, {f"{name}: values and ranges".replace("\t", "�") for name in (LAYER, "other", *names)})
 
     def test_a_tensor_without_tokens_may_claim_any_width(self):
         write(self.activations / "3.safetensors", {"empty": np.zeros((0, 1 << 61), np.float16)})
