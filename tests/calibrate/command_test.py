@@ -77,6 +77,21 @@ class Command(unittest.TestCase):
         self.assertEqual(kinds.count("range"), 12)  # two ends and a bar for each method
         self.assertGreater(kinds.count("bar"), 50)
 
+    def test_minmax_collects_ranges_only(self):
+        report = self.folder / "report.json"
+        done = self.run_cubit(self.activations, "--method", "minmax", "--report", report)
+        self.assertNotIn("error", done.stdout)
+        alone = json.loads(report.read_text())["layers"][LAYER]
+        self.assertEqual(list(alone["methods"]), ["minmax"])
+        whole = json.loads(self.run_cubit(self.activations, "--json").stdout)["layers"][LAYER]
+        for name in ("low", "high", "scale", "zero_point"):
+            self.assertEqual(alone["methods"]["minmax"].pop(name), whole["methods"]["minmax"][name])
+        self.assertEqual(alone["methods"]["minmax"], {})
+        self.assertFalse({"mean", "variance"} & set(alone))
+        for more in (("--statistics", self.folder / "statistics"), ("--pictures", self.folder / "pictures")):
+            full = json.loads(self.run_cubit(self.activations, "--method", "minmax", "--json", *more).stdout)
+            self.assertEqual(full["layers"][LAYER]["methods"], whole["methods"])
+
     def test_asymmetric_zero_points(self):
         scales = self.folder / "scales.safetensors"
         self.run_cubit(self.activations, "--format", "int8_asymmetric", "--method", "minmax", "--layers", "other",

@@ -33,7 +33,8 @@ constexpr const char* kHelp =
     R"(Chooses the range of each layer's activations for quantisation to INT8 or FP8. The activations are safetensors files,
 one per batch, whose tensors are named by the layer that receives them; the last dimension counts channels. Files may
 be larger than memory. The table shows the error of every method: the squared error of quantisation relative to the
-mean square of the values.)";
+mean square of the values. --method minmax collects ranges only, and no errors, unless --statistics, --merge or
+--pictures need more.)";
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -200,6 +201,14 @@ void write_outputs(const CalibrateOptions& options, const std::vector<LayerRepor
   options.json ? print_json(json) : fmt::print("{}", report_table(reports, choice));
 }
 
+/// minmax alone needs no histogram, so it reads files faster. Other methods may follow from kept statistics, and
+/// pictures show the histogram.
+calibrate::Collect collect_of(const CalibrateOptions& options, const calibrate::RangeChoice& choice) {
+  const bool has_all = choice.method != calibrate::Method::minmax || !options.statistics.empty() ||
+                       !options.merged.empty() || !options.pictures.empty();
+  return {.histogram = has_all, .moments = has_all};
+}
+
 int run_calibrate(const CalibrateOptions& options, Context& context) {
   if (!options.activations && options.merged.empty() && options.statistics.empty())
     throw BadInput("the command line", "names no activations", "give a folder of activations, --merge or --statistics");
@@ -208,7 +217,7 @@ int run_calibrate(const CalibrateOptions& options, Context& context) {
   check_outputs(options);
   std::optional<FileLock> lock;  // from reading the statistics to saving them
   if (!options.statistics.empty()) lock.emplace("--statistics", options.statistics);
-  calibrate::Collector collector({}, options.threads, options.layers);
+  calibrate::Collector collector(collect_of(options, choice), options.threads, options.layers);
   collect(options, collector, context);
   say_missing(collector, context);
   const auto layers = collector.layers();
