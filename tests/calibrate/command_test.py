@@ -92,6 +92,28 @@ class Command(unittest.TestCase):
             full = json.loads(self.run_cubit(self.activations, "--method", "minmax", "--json", *more).stdout)
             self.assertEqual(full["layers"][LAYER]["methods"], whole["methods"])
 
+    def test_the_report_has_channels_and_tokens(self):
+        values = np.concatenate(self.batches).astype(np.float64)
+        of_channels, of_tokens = (np.sort(np.abs(values).max(axis=axis)) for axis in (0, 1))
+        at = lambda sorted_, share: sorted_[int(np.ceil(share * len(sorted_))) - 1]
+        for arguments in ((), ("--method", "minmax")):
+            layer = json.loads(self.run_cubit(self.activations, "--json", *arguments).stdout)["layers"][LAYER]
+            channels, tokens = layer["channel_magnitudes"], layer["token_magnitudes"]
+            self.assertEqual((channels["largest"], tokens["largest"]), (of_channels[-1], of_tokens[-1]))
+            for name, share in (("median", 0.5), ("90%", 0.9), ("99%", 0.99)):
+                self.assertEqual(channels[name], at(of_channels, share))
+                self.assertLessEqual(at(of_tokens, share), tokens[name])
+                self.assertLess(tokens[name] - at(of_tokens, share), of_tokens[-1] / 1024)  # a bin
+            largest = np.argsort(-np.abs(values).max(axis=0), kind="stable")[:8]
+            self.assertEqual([one["channel"] for one in channels["largest_channels"]], largest.tolist())
+            for one in channels["largest_channels"]:
+                column = values[:, one["channel"]]
+                self.assertEqual((one["minimum"], one["maximum"]), (column.min(), column.max()))
+                self.assertEqual("mean" in one, not arguments)
+                if "mean" in one:
+                    self.assertAlmostEqual(one["mean"], column.mean(), delta=1e-12)
+                    self.assertAlmostEqual(one["variance"], column.var(), delta=1e-12)
+
     def test_asymmetric_zero_points(self):
         scales = self.folder / "scales.safetensors"
         self.run_cubit(self.activations, "--format", "int8_asymmetric", "--method", "minmax", "--layers", "other",
