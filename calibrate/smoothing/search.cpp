@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cubit/smooth.hpp>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/parallel.hpp"
 #include "calibrate/errors.hpp"
+#include "calibrate/smoothing/int8.hpp"
 #include "calibrate/statistics/values.hpp"
 #include "files/safetensors/reader.hpp"
 
@@ -18,7 +20,6 @@ namespace {
 
 constexpr double kLeastFactor = 1e-5;  ///< the factors of channels that are almost always zero stay bounded
 constexpr double kLargestFactor = 1e5;
-constexpr float kLargestCode = 127;
 constexpr int kGridSteps = 10;
 constexpr double kLeastStep = 0.0125;
 constexpr std::int64_t kRowsPerThread = 64;
@@ -35,18 +36,15 @@ float dot(const float* a, const float* b, std::size_t count) {
   return sum;
 }
 
-/// values[i] · factors[i], quantised with codes from -127 to 127 and scaled back.
-void quantise(const float* values, std::span<const float> factors, float largest, float* quantised) {
-  constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer
-  const float scale = largest > 0 ? largest / kLargestCode : 1;
-  for (std::size_t i = 0; i < factors.size(); ++i) {
-    const float code = std::clamp(values[i] * factors[i] / scale, -kLargestCode, kLargestCode);
-    quantised[i] = (code + kRound - kRound) * scale;
-  }
+/// `count` of `all` places in ascending order. The choice is pseudo-random, so a pattern of the places cannot hide some
+/// of them as a stride would, and it is the same in every run.
+std::vector<std::size_t> sampled_places(std::size_t all, std::size_t count) {
+  std::mt19937_64 random;  // the standard fixes its numbers
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < all && places.size() < count; ++i)
+    if (random() % (all - i) < count - places.size()) places.push_back(i);
+  return places;
 }
-
-/// Whether one error is less than another. An error is NaN if the products exceed the largest float.
-bool is_less(double error, double other) { return error < other || (std::isnan(other) && !std::isnan(error)); }
 
 }  // namespace
 
@@ -81,7 +79,7 @@ double SmoothSearch::State::row_error(std::size_t row, std::span<const float> ma
   float largest = 0;
   for (std::size_t i = 0; i < channels(); ++i) largest = std::max(largest, std::abs(weight[i] * made[i]));
   std::vector<float> rounded(channels());
-  quantise(weight, made, largest, rounded.data());
+  quantise_smoothed(weight, made, largest, rounded.data());
   double error = 0;
   for (std::size_t token = 0; token < count_tokens(); ++token) {
     const float exact = dot(tokens.data() + token * channels(), weight, channels());
@@ -101,8 +99,8 @@ double SmoothSearch::State::error(std::span<const float> made) const {
   }
   std::vector<float> quantised(tokens.size());
   for (std::size_t token = 0; token < count_tokens(); ++token)
-    quantise(tokens.data() + token * channels(), inverse, static_cast<float>(largest),
-             quantised.data() + token * channels());
+    quantise_smoothed(tokens.data() + token * channels(), inverse, static_cast<float>(largest),
+                      quantised.data() + token * channels());
   std::vector<double> errors(count_rows());
   std::vector<double> squares(count_rows());
   parallel_for(
@@ -153,8 +151,7 @@ void SmoothSearch::add_layer(const Tensor& weight, bool input_first) {
     const std::size_t kept = std::min(outputs, kSmoothRows);
     const std::size_t first = state_->rows.size();
     state_->rows.resize(first + kept * state_->channels());
-    std::vector<std::size_t> sampled(kept);
-    for (std::size_t i = 0; i < kept; ++i) sampled[i] = i * outputs / kept;
+    const std::vector<std::size_t> sampled = sampled_places(outputs, kept);
     const auto keep = [&](std::size_t at, std::size_t channel, float value) {
       state_->rows[first + at * state_->channels() + channel] = value;
     };
@@ -178,6 +175,8 @@ void SmoothSearch::add_layer(const Tensor& weight, bool input_first) {
 
 std::span<const double> SmoothSearch::inputs() const { return state_->inputs; }
 std::span<const double> SmoothSearch::weights() const { return state_->weights; }
+
+std::vector<float> SmoothSearch::factors(double alpha) const { return state_->factors(alpha); }
 
 Smoothing SmoothSearch::with_alpha(double alpha) const {
   return at_surface([&] {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cubit/calibrate.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -83,10 +84,10 @@ struct Smoothing {
 };
 
 inline constexpr std::size_t kSmoothTokens = 128;  ///< tokens that are enough to compare output errors
-inline constexpr std::size_t kSmoothRows = 512;    ///< most output channels of each layer whose error is computed
+inline constexpr std::size_t kSmoothRows = 512;    ///< most output channels of each layer that the search computes
 
-/// Chooses the factors of one group. The output error is that of INT8 with a scale per output channel of the weights
-/// and one static scale of the inputs, both by Method::minmax.
+/// Chooses the factors of one group by a sample of tokens and output channels. The output error is that of INT8 with a
+/// scale per output channel of the weights and one static scale of the inputs, both by Method::minmax.
 class CUBIT_CALIBRATE_API SmoothSearch {
  public:
   /// `inputs`: max |X_j| of each channel over all calibration data. `tokens`: a sample of the inputs, one row of
@@ -96,15 +97,16 @@ class CUBIT_CALIBRATE_API SmoothSearch {
   SmoothSearch& operator=(SmoothSearch&&) noexcept;
   ~SmoothSearch();
 
-  /// Reads a layer's weights, of shape [out, in], or [in, out] with `input_first`. Keeps at most kSmoothRows evenly
-  /// spaced output channels.
+  /// Reads a layer's weights, of shape [out, in], or [in, out] with `input_first`. Keeps at most kSmoothRows output
+  /// channels, which a fixed pseudo-random sequence chooses.
   void add_layer(const Tensor& weight, bool input_first);
 
   std::span<const double> inputs() const;   ///< max |X_j|
   std::span<const double> weights() const;  ///< max |W_j| of each input channel j over all layers
+  std::vector<float> factors(double alpha) const;
   Smoothing with_alpha(double alpha) const;
-  /// Tries alpha = 0, 0.1 … 1, then ever smaller steps around the best alpha. The error never exceeds that of alpha =
-  /// 0.5 or that of no smoothing.
+  /// Tries alpha = 0, 0.1 … 1, then ever smaller steps around the best alpha. The error on the sample never exceeds
+  /// that of alpha = 0.5 or that of no smoothing. OutputErrors compares the result with both on everything.
   Smoothing search() const;
 
  private:
@@ -116,6 +118,28 @@ class CUBIT_CALIBRATE_API SmoothSearch {
 /// other. Empty if no file has the layer.
 CUBIT_CALIBRATE_API std::vector<float> sample_tokens(std::span<const std::string> files, const std::string& layer,
                                                      std::size_t most = kSmoothTokens);
+
+/// The output errors of one group for several choices of factors, on all recorded tokens and all output channels. INT8
+/// has the scales of SmoothSearch. The work is (1 + choices) · tokens · weights multiplications. Memory holds at most
+/// 256 tokens and a few rows of a weight as floats.
+class CUBIT_CALIBRATE_API OutputErrors {
+ public:
+  /// `inputs`: max |X_j| over the files. Each choice has a factor per channel.
+  OutputErrors(std::vector<double> inputs, std::vector<std::vector<float>> choices);
+
+  /// Adds a layer's outputs for the inputs that the files have under the name `recorded`. `show` is called with the
+  /// number of files that have been read.
+  void add_layer(const Tensor& weight, bool input_first, std::span<const std::string> files,
+                 const std::string& recorded, const std::function<void(std::size_t)>& show = {});
+  /// Of each choice: squared differences / squared outputs, both summed over all layers.
+  std::vector<double> errors() const;
+
+ private:
+  std::vector<double> inputs_;
+  std::vector<std::vector<float>> choices_;
+  std::vector<double> differences_;  ///< sum of squares, of each choice
+  double outputs_ = 0;               ///< sum of squares
+};
 
 /// A tensor's bytes that are changed in place. The types are F64, F32, F16 and BF16.
 struct MutableTensor {

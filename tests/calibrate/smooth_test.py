@@ -30,6 +30,22 @@ def checkpoint(random: np.random.Generator) -> dict[str, np.ndarray]:
     return tensors
 
 
+def int8_error(inputs: np.ndarray, weights: list[np.ndarray], factors: np.ndarray) -> float:
+    """Squared output error of INT8, one static scale of inputs and a scale per output channel, relative to the outputs."""
+    def rounded(values, largest):
+        scale = np.where(largest > 0, largest / 127, 1)
+        return np.rint(values / scale).clip(-127, 127) * scale
+    inputs = inputs.astype(np.float64)
+    smoothed = inputs / factors
+    codes, error, square = rounded(smoothed, np.abs(smoothed).max()), 0, 0
+    for weight in weights:
+        exact = inputs @ weight.T.astype(np.float64)
+        changed = weight * factors
+        error += ((codes @ rounded(changed, np.abs(changed).max(axis=1, keepdims=True)).T - exact) ** 2).sum()
+        square += (exact**2).sum()
+    return error / square
+
+
 class Smooth(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -69,6 +85,48 @@ class Smooth(unittest.TestCase):
                 got = (self.normed * changed.astype(np.float64)) @ weight.T
                 self.assertLess(np.linalg.norm(got - expected), 1e-6 * np.linalg.norm(expected))
 
+    def check_errors(self, group: dict, inputs: np.ndarray, weights: list[np.ndarray]):
+        """The errors are those of all tokens and output channels, and the one of the chosen alpha is not above 0.5's."""
+        half = np.sqrt(np.abs(inputs).max(axis=0) / np.abs(np.concatenate(weights)).max(axis=0))
+        expected = {"error_before": np.ones(len(half)), "error_half": half, "error": np.array(group["factors"])}
+        errors = {name: int8_error(inputs, weights, factors) for name, factors in expected.items()}
+        self.assertLessEqual(errors["error"], errors["error_half"] * (1 + 1e-4))
+        self.assertLessEqual(errors["error"], errors["error_before"] * (1 + 1e-4))
+        for name, error in errors.items():
+            self.assertLess(abs(group[name] - error), 1e-3 * error, name)
+
+    def check_search(self, inputs: np.ndarray, weight: np.ndarray, name: str) -> dict:
+        layers = [f"model.layers.0.self_attn.{layer}_proj" for layer in "qkv"]
+        for layer in layers:
+            self.tensors[f"{layer}.weight"] = weight
+        write(self.model / "model.safetensors", self.tensors)
+        write(self.activations / "0.safetensors", {layers[0]: inputs})
+        (self.activations / "1.safetensors").unlink(missing_ok=True)
+        self.output = self.folder / name
+        group = json.loads(self.run_cubit("--json").stdout)["groups"][0]
+        self.check_errors(group, inputs, [weight] * 3)
+        return group
+
+    def test_output_channels_that_differ_do_not_mislead_the_search(self):
+        """Every second output channel needs another alpha."""
+        random = np.random.default_rng(5)
+        inputs = random.normal(size=(100, HIDDEN)).astype(np.float32)
+        inputs[:, :2] *= 40
+        weight = random.normal(0, 0.1, (1024, HIDDEN)).astype(np.float32)
+        weight[::2, :2] /= 40
+        weight[1::2] *= 3
+        self.check_search(inputs, weight, "even")
+        self.check_search(inputs, np.roll(weight, 1, axis=0), "odd")
+
+    def test_tokens_outside_the_sample_do_not_mislead_the_search(self):
+        """The tokens that the search takes are small, so they show only the rounding of inputs."""
+        random = np.random.default_rng(0)
+        inputs = random.normal(size=(256, HIDDEN)).astype(np.float32)
+        inputs[::2] /= 100
+        weight = random.normal(0, 0.1, (32, HIDDEN)).astype(np.float32)
+        weight[:, :2] *= 40
+        self.assertEqual(self.check_search(inputs, weight, "small")["alpha"], 0.5)
+
     def test_the_smoothed_checkpoint_computes_the_same(self):
         report, pictures = self.folder / "report.json", self.folder / "pictures"
         done = self.run_cubit("--report", report, "--pictures", pictures)
@@ -83,8 +141,10 @@ class Smooth(unittest.TestCase):
         self.assertEqual((self.output / "config.json").read_text(), '{"model_type": "llama"}')
         result = json.loads(report.read_text())
         self.assertEqual([group["norm"] for group in result["groups"]], list(NORMS))
-        for group in result["groups"]:
-            self.assertLessEqual(group["error"], group["error_half"])
+        self.assertEqual(result["errors_of"], "all recorded tokens and output channels")
+        for group, (norm, layers) in zip(result["groups"], NORMS.items()):
+            weights = [self.tensors[f"model.layers.0.{layer}.weight"] for layer in layers]
+            self.check_errors(group, self.normed * self.tensors[f"{norm}.weight"], weights)
             self.assertLess(group["error"], group["error_before"] / 4)
             root = xml.etree.ElementTree.parse(pictures / f"{group['norm']}.svg").getroot()
             self.assertEqual([one.get("class") for one in root.iter()].count("channel"), 4 * HIDDEN)

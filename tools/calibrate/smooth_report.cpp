@@ -62,7 +62,9 @@ std::string smooth_table(const SmoothReport& report) {
 
 nlohmann::ordered_json smooth_json(const SmoothReport& report) {
   using Json = nlohmann::ordered_json;
-  Json json = {{"groups", Json::array()}, {"not_smoothed", Json::array()}};
+  Json json = {{"errors_of", report.is_searched ? "all recorded tokens and output channels" : "a sample"},
+               {"groups", Json::array()},
+               {"not_smoothed", Json::array()}};
   for (const SmoothedGroup& one : report.groups) {
     const calibrate::Smoothing& smoothing = one.smoothing;
     json["groups"].push_back({{"norm", one.group.norm},

@@ -18,6 +18,7 @@ struct SmoothedGroup {
 struct SmoothReport {
   std::vector<SmoothedGroup> groups;
   std::vector<calibrate::NotSmoothed> not_smoothed;
+  bool is_searched = false;  ///< the errors are those of all recorded tokens and output channels, not of a sample
 };
 
 /// One row per group, then the layers that are not smoothed.

@@ -24,8 +24,8 @@ namespace {
 constexpr const char* kHelp =
     R"(Moves the range of outlier channels from the inputs of layers to their weights (SmoothQuant): each norm is divided
 by a factor per channel, and the layers that read the norm are multiplied by the factor. The network computes the same
-function, and INT8 loses less. Tensors keep their types. The table shows the output error of INT8 on a sample: the
-squared error relative to the mean square of the outputs.)";
+function, and INT8 loses less. Tensors keep their types. The table shows the output error of INT8: the squared error
+relative to the mean square of the outputs, on all recorded tokens after a search, on a sample for a given alpha.)";
 
 constexpr const char* kExamples = R"(
 Examples:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -89,6 +90,7 @@ Smoother::Smoother(SmoothingRequest request, Console& console)
   }
   plan_ = mapping_.plan(names);
   report_.not_smoothed = plan_.not_smoothed;
+  report_.is_searched = !request_.alpha;
 }
 
 std::string Smoother::request_text() const {
@@ -170,23 +172,75 @@ SmoothedGroup Smoother::chosen(const calibrate::SmoothGroup& group, const calibr
     const HeaderEntry& weight = *tensors_.at(layer + ".weight");
     search.add_layer({weight.type, weight.shape, bytes_of_tensor(weight)}, mapping_.input_first());
   }
+  calibrate::Smoothing made = request_.alpha ? search.with_alpha(*request_.alpha) : search.search();
+  if (!request_.alpha) compare_with_one_half(group, inputs.layer, search, made);
   return {group,
-          request_.alpha ? search.with_alpha(*request_.alpha) : search.search(),
+          std::move(made),
           {search.inputs().begin(), search.inputs().end()},
           {search.weights().begin(), search.weights().end()}};
 }
 
+/// Keeps the alpha of the search only if it has the least error on all tokens and output channels, among alpha = 0.5
+/// and no smoothing. The errors are those of the folded factors. A choice that cannot be folded is left out.
+void Smoother::compare_with_one_half(const calibrate::SmoothGroup& group, const std::string& recorded,
+                                     const calibrate::SmoothSearch& search, calibrate::Smoothing& made) const {
+  std::vector<std::optional<double>> alphas;
+  std::vector<std::vector<float>> choices;
+  for (const std::optional<double> alpha : {made.alpha, std::optional(0.5), std::optional<double>()}) {
+    if (std::find(alphas.begin(), alphas.end(), alpha) != alphas.end()) continue;
+    std::vector<float> factors = alpha ? search.factors(*alpha) : std::vector<float>(search.inputs().size(), 1);
+    try {
+      folded(group.norm, factors);
+    } catch (const Error&) {
+      continue;
+    }
+    alphas.push_back(alpha);
+    choices.push_back(std::move(factors));
+  }
+  calibrate::OutputErrors compared({search.inputs().begin(), search.inputs().end()}, choices);
+  std::size_t done = 0;
+  for (const std::string& layer : group.layers) {
+    const HeaderEntry& weight = *tensors_.at(layer + ".weight");
+    compared.add_layer({weight.type, weight.shape, bytes_of_tensor(weight)}, mapping_.input_first(), activations_,
+                       recorded, [&](std::size_t files) {
+                         console_.progress(done + files, group.layers.size() * activations_.size() + 1,
+                                           "files, all tokens of " + group.norm);
+                       });
+    done += activations_.size();
+  }
+  const std::vector<double> errors = compared.errors();
+  const auto error_of = [&](std::optional<double> alpha) {
+    const auto at = std::find(alphas.begin(), alphas.end(), alpha);
+    return at == alphas.end() ? std::numeric_limits<double>::quiet_NaN()
+                              : errors[static_cast<std::size_t>(at - alphas.begin())];
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < errors.size(); ++i)
+    if (errors[i] < errors[best] || std::isnan(errors[best])) best = i;
+  made.alpha = alphas[best];
+  made.factors = made.alpha ? search.factors(*made.alpha) : std::vector<float>(search.inputs().size(), 1);
+  made.error_before = error_of(std::nullopt);
+  made.error_half = error_of(0.5);
+  made.error = errors[best];
+}
+
+/// The folded norm. Replaces the factors by those that the norm's type allows.
+Smoother::FoldedNorm Smoother::folded(const std::string& norm, std::vector<float>& factors) const {
+  const HeaderEntry& weight = *tensors_.at(norm + ".weight");
+  const auto bias = tensors_.find(norm + ".bias");
+  FoldedNorm made{bytes_of_tensor(weight), {}};
+  if (bias != tensors_.end()) made.bias = bytes_of_tensor(*bias->second);
+  calibrate::fold_norm({weight.type, made.weight},
+                       {bias == tensors_.end() ? weight.type : bias->second->type, made.bias}, mapping_.norm_adds_one(),
+                       factors);
+  return made;
+}
+
 /// Folds the norm in memory, and keeps the factors for the layers' weights.
 void Smoother::fold_group(SmoothedGroup& one) {
-  const HeaderEntry& weight = *tensors_.at(one.group.norm + ".weight");
-  std::vector<std::byte>& weight_bytes = norms_[weight.name] = bytes_of_tensor(weight);
-  const auto bias = tensors_.find(one.group.norm + ".bias");
-  std::vector<std::byte> bias_bytes;
-  if (bias != tensors_.end()) bias_bytes = bytes_of_tensor(*bias->second);
-  calibrate::fold_norm({weight.type, weight_bytes},
-                       {bias == tensors_.end() ? weight.type : bias->second->type, bias_bytes},
-                       mapping_.norm_adds_one(), one.smoothing.factors);
-  if (bias != tensors_.end()) norms_[bias->first] = std::move(bias_bytes);
+  FoldedNorm norm = folded(one.group.norm, one.smoothing.factors);
+  norms_[one.group.norm + ".weight"] = std::move(norm.weight);
+  if (tensors_.contains(one.group.norm + ".bias")) norms_[one.group.norm + ".bias"] = std::move(norm.bias);
   const auto shared = std::make_shared<const std::vector<float>>(one.smoothing.factors);
   for (const std::string& layer : one.group.layers) factors_[layer + ".weight"] = {shared, layer};
 }

@@ -51,6 +51,13 @@ class Smoother {
 
   calibrate::Collector collected(const WholeFolder& folder);
   SmoothedGroup chosen(const calibrate::SmoothGroup& group, const calibrate::NamedStatistics& inputs) const;
+  void compare_with_one_half(const calibrate::SmoothGroup& group, const std::string& recorded,
+                             const calibrate::SmoothSearch& search, calibrate::Smoothing& made) const;
+  struct FoldedNorm {
+    std::vector<std::byte> weight;
+    std::vector<std::byte> bias;
+  };
+  FoldedNorm folded(const std::string& norm, std::vector<float>& factors) const;
   void fold_group(SmoothedGroup& one);
   std::vector<std::byte> bytes_of_tensor(const HeaderEntry& tensor) const;
   void write_file(const SafetensorsReader& file, const std::string& path);
