@@ -99,6 +99,11 @@ def beside(peer: Optional[str]) -> Callable[[dict], bool]:
     return lambda case: case.get("peer") == peer and (case["sizes"]["n"], case["sizes"]["k"]) == (8192, 8192)
 
 
+def collected(source: str, per: str) -> Callable[[dict], bool]:
+    """The benchmarks of a source of activations. `per` is the time of the rate: "cpu" or "real"."""
+    return lambda case: source in case["name"] and case["per"] == per
+
+
 LINKED = ["w8a8_gemm", "quantize", "norm_quantize", "gate_quantize", "kv_append", "kv_gather", "w4_quantize"]
 
 
@@ -166,6 +171,11 @@ TABLES = [
     Table("docs/operators/kv_append.md", "| kernel | 8192 tokens × 8 heads | 64 × 1 token × 8 heads |",
           "kv_append_h200.json", {name: of("kv_append", fields) for name, fields in APPENDED.items()},
           [called("prefill"), called("decode")]),
+    Table("docs/calibration.md", "| GB of bf16 values | ranges | and histogram | all |", "calibrate/memory_limit_2cores.json",
+          {"per CPU second, file in the page cache": collected("_cached/", "cpu"),
+           "per CPU second, large file": collected("large_file/", "cpu"),
+           "per second on 2 cores, large file": collected("large_file/", "real")},
+          [lambda case, name=name: f"bf16_{name}" in case["name"] for name in ("ranges", "histogram", "all")]),
     Table("docs/operators/kv_gather.md", "| kernel | time |", "kv_gather_h200.json",
           {name: of("kv_gather", fields) for name, fields in GATHERED.items()}, [called("all")]),
     Table("docs/operators/w4_quantize.md", "| kernel | 4096 × 4096 | 16384 × 16384 |", "w4_quantize_h200.json",
@@ -174,7 +184,19 @@ TABLES = [
 ]
 
 
+def cases_of(results: Path) -> list[dict]:
+    """The cases of a file. A benchmark of collecting statistics gives two cases: GB per CPU second and per second."""
+    content = json.loads(results.read_text(encoding="utf-8"))
+    if isinstance(content, list):
+        return content
+    return [{"name": case["name"], "per": per,
+             "rate": case["bytes_per_second"] * case["real_time"] / case[f"{per}_time"] / 1e9}
+            for case in content["benchmarks"] for per in ("cpu", "real")]
+
+
 def quoted(case: dict, cell: str) -> str:
+    if "rate" in case:
+        return f"{case['rate']:.2f}"
     microseconds = f"{case['microseconds']:.1f}"
     if "(" not in cell:
         return microseconds
@@ -184,8 +206,7 @@ def quoted(case: dict, cell: str) -> str:
 def wrong_cells(root: Path, table: Table) -> Iterator[str]:
     lines = (root / table.page).read_text(encoding="utf-8").splitlines()
     files = [table.results] if isinstance(table.results, str) else table.results
-    cases = [{**case, "file": file} for file in files
-             for case in json.loads((root / "bench/results" / file).read_text(encoding="utf-8"))]
+    cases = [{**case, "file": file} for file in files for case in cases_of(root / "bench/results" / file)]
     source = " and ".join(files)
     if table.heading not in lines:
         yield f"{table.page}: no table begins with {table.heading}"
