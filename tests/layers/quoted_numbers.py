@@ -104,6 +104,11 @@ def collected(source: str, per: str) -> Callable[[dict], bool]:
     return lambda case: source in case["name"] and case["per"] == per
 
 
+def planted(factor: int) -> Callable[[dict], bool]:
+    """The entries of the accuracy study whose norms' outliers have this factor."""
+    return lambda case: case["outlier_norm"] == factor
+
+
 LINKED = ["w8a8_gemm", "quantize", "norm_quantize", "gate_quantize", "kv_append", "kv_gather", "w4_quantize"]
 
 
@@ -176,6 +181,10 @@ TABLES = [
            "per CPU second, large file": collected("large_file/", "cpu"),
            "per second on 2 cores, large file": collected("large_file/", "real")},
           [lambda case, name=name: f"bf16_{name}" in case["name"] for name in ("ranges", "histogram", "all")]),
+    Table("docs/accuracy.md", "| outliers with 1024 channels | alpha none | alpha 0.5 |",
+          ["accuracy/accuracy_1024_2cores.json", "accuracy/smaller_outliers_1024_2cores.json"],
+          {"norms ×100, weights ÷10": planted(100), "norms ×20, weights ÷√20": planted(20)},
+          [lambda case, alpha=alpha: case["alpha"] == alpha for alpha in (None, 0.5)]),
     Table("docs/operators/kv_gather.md", "| kernel | time |", "kv_gather_h200.json",
           {name: of("kv_gather", fields) for name, fields in GATHERED.items()}, [called("all")]),
     Table("docs/operators/w4_quantize.md", "| kernel | 4096 × 4096 | 16384 × 16384 |", "w4_quantize_h200.json",
@@ -185,10 +194,13 @@ TABLES = [
 
 
 def cases_of(results: Path) -> list[dict]:
-    """The cases of a file. A benchmark of collecting statistics gives two cases: GB per CPU second and per second."""
+    """The cases of a file. A benchmark of collecting statistics gives two cases: GB per CPU second and per second.
+    An accuracy study gives an error for each entry."""
     content = json.loads(results.read_text(encoding="utf-8"))
     if isinstance(content, list):
         return content
+    if "entries" in content:
+        return [{"error": entry["error"], "alpha": entry["alpha"], **content["case"]} for entry in content["entries"]]
     return [{"name": case["name"], "per": per,
              "rate": case["bytes_per_second"] * case["real_time"] / case[f"{per}_time"] / 1e9}
             for case in content["benchmarks"] for per in ("cpu", "real")]
@@ -197,6 +209,8 @@ def cases_of(results: Path) -> list[dict]:
 def quoted(case: dict, cell: str) -> str:
     if "rate" in case:
         return f"{case['rate']:.2f}"
+    if "error" in case:
+        return f"{100 * case['error']:.2f}%"
     microseconds = f"{case['microseconds']:.1f}"
     if "(" not in cell:
         return microseconds
