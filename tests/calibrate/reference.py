@@ -3,6 +3,7 @@ docs/calibration.md, and independent of the C++ code: no prefix sums, no closed 
 
 import math
 from fractions import Fraction
+from typing import Callable
 
 import numpy as np
 
@@ -90,10 +91,18 @@ def narrowest(losses: dict[int, float]) -> int:
     return min(candidate for candidate, loss in losses.items() if loss <= least + 1e-9 * least + 1e-12)
 
 
-def candidates(widest: int, found: int) -> set[int]:
-    """Every 64th candidate, the widest one, and the neighbours of the one to check: all of them would take minutes."""
-    near = range(max(0, found - 20), min(widest, found + 20) + 1)
-    return {*range(0, widest + 1, 64), *near, widest}
+def losses_of(widest: int, found: int, loss: Callable[[int], float]) -> dict[int, float]:
+    """The losses of every 64th candidate, of all candidates around the best of these, and of the one to check.
+
+    The search does not begin at the candidate to check. All candidates would take minutes.
+    """
+    losses = {t: loss(t) for t in {*range(0, widest + 1, 64), widest}}
+    best = min(losses, key=losses.get)
+    for middle, reach in ((best, 63), (found, 1)):
+        for t in range(max(0, middle - reach), min(widest, middle + reach) + 1):
+            if t not in losses:
+                losses[t] = loss(t)
+    return losses
 
 
 def without_spike_at_zero(counts: np.ndarray) -> np.ndarray:
@@ -119,10 +128,10 @@ def searched(counts: np.ndarray, method: str, form: str, found: tuple[int, int])
         return divergence(counts, form, low, high) if width >= 128 else math.inf
 
     if form != "int8_asymmetric":
-        width = narrowest({t: loss(-t, t) for t in candidates(max(-lowest, highest), found[1])})
+        width = narrowest(losses_of(max(-lowest, highest), found[1], lambda t: loss(-t, t)))
         return -width, width
-    return (-narrowest({t: loss(-t, found[1]) for t in candidates(-lowest, -found[0])}),
-            narrowest({t: loss(found[0], t) for t in candidates(highest, found[1])}))
+    return (-narrowest(losses_of(-lowest, -found[0], lambda t: loss(-t, found[1]))),
+            narrowest(losses_of(highest, found[1], lambda t: loss(found[0], t))))
 
 
 def count_position(counts: np.ndarray, edges: np.ndarray, wanted: float) -> float:
@@ -147,7 +156,7 @@ def percentile_bins(counts: np.ndarray, form: str, percentile: float) -> tuple[f
 
 
 def range_of(values: np.ndarray, method: str, form: str, percentile: float, found: tuple[float, float]) -> tuple[float, float]:
-    """The range of values before scale and zero point. `found` is the range to check; see candidates."""
+    """The range of values before scale and zero point. `found` is the range to check; see losses_of."""
     low, high = float(values.min()), float(values.max())
     if method != "minmax" and low != high:
         exponent, counts = histogram_of(values)

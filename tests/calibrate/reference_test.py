@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 
@@ -134,20 +135,35 @@ class Reference(unittest.TestCase):
                 self.assertLessEqual(abs(found["int8_asymmetric"]["percentile"]["high"] - max(high, 0)), width)
 
     def test_thresholds_of_raw_values(self):
-        """A threshold of mse is within one bin of the best one for raw values, or loses as little to a thousandth."""
+        """A threshold of mse is within one bin of the best one for raw values, or loses as little to a thousandth.
+
+        The best one comes from an own search over all thresholds. entropy is defined by bins, so raw values give it
+        no threshold. In a bin with a spike, such as that of "skewed", raw values do not spread as mse assumes.
+        """
         for name in ("normal", "laplace", "uniform", "outliers", "relu", "constant", "tiny"):
-            values = data_sets()[name]
-            largest = float(np.abs(values).max())
-            width = 2.0 ** reference.exponent_of(largest) / reference.BINS
+            values = data_sets()[name][:256]
             ranges = self.run_on(values)["ranges"]
-            for form in ("int8", "e4m3"):
+            values = values.astype(np.float64)
+            width = 2.0 ** reference.exponent_of(np.abs(values).max()) / reference.BINS
+            for form in FORMATS:
+                low, high = ranges[form]["mse"]["low"], ranges[form]["mse"]["high"]
                 with self.subTest(data=name, format=form):
-                    found = ranges[form]["mse"]["high"]
-                    near = [at * width for at in range(round(found / width) - 24, math.ceil(largest / width))] + [largest]
-                    losses = {high: raw_error(values.astype(np.float64), form, high) for high in near[:48]}
-                    best = min(losses, key=losses.get)
-                    if abs(found - best) > width:
-                        self.assertLessEqual(raw_error(values.astype(np.float64), form, found), 1.001 * losses[best])
+                    if form != "int8_asymmetric":
+                        self.compare_threshold(high, np.abs(values).max(), width, lambda t: raw_error(values, form, -t, t))
+                        continue
+                    self.compare_threshold(high, values.max(), width, lambda t: raw_error(values, form, low, t))
+                    self.compare_threshold(-low, -values.min(), width, lambda t: raw_error(values, form, -t, high))
+
+    def compare_threshold(self, found: float, largest: float, width: float, loss: Callable[[float], float]):
+        """All thresholds are the edges of bins and the largest value."""
+        if largest <= 0:
+            self.assertEqual(found, 0)
+            return
+        loss_at = lambda edge: loss(min(edge * width, largest)) if edge > 0 else math.inf
+        losses = reference.losses_of(math.ceil(largest / width), math.ceil(found / width), loss_at)
+        best = min(losses, key=losses.get)
+        if abs(found - min(best * width, largest)) > width:
+            self.assertLessEqual(loss(found), 1.001 * losses[best])
 
     def test_losses_of_raw_values(self):
         """The estimated error is that of the raw values, and no other range of the search does better on these."""
@@ -157,15 +173,15 @@ class Reference(unittest.TestCase):
             for form in ("int8", "e4m3"):
                 with self.subTest(data=name, format=form):
                     found = self.run_on(values.astype(np.float32))["ranges"][form]["mse"]
-                    error = raw_error(values, form, found["high"]) / square
+                    error = raw_error(values, form, -found["high"], found["high"]) / square
                     self.assertLessEqual(abs(found["error"] - error), 0.02 * error)
                     largest = np.abs(values).max()
-                    least = min(raw_error(values, form, share * largest) for share in np.linspace(0.05, 1, 96)) / square
+                    least = min(raw_error(values, form, -share * largest, share * largest) for share in np.linspace(0.05, 1, 96)) / square
                     self.assertLessEqual(error, 1.02 * least)
 
 
-def raw_error(values: np.ndarray, form: str, high: float) -> float:
-    levels, boundaries = reference.quantiser(form, -high, high)
+def raw_error(values: np.ndarray, form: str, low: float, high: float) -> float:
+    levels, boundaries = reference.quantiser(form, low, high)
     return float(np.mean((values - levels[np.searchsorted(boundaries, values)]) ** 2))
 
 
