@@ -67,6 +67,10 @@ QUANTISED = {"gptq": "", "format=awq": "format=awq", "format=symmetric,input=bf1
 # Fields of the kernels for 8192 x 8192. All have tile_n=64; kernels for M=1 also have tile_m=8.
 MULTIPLIED = {"gptq": "", "format=symmetric": "format=symmetric,", "format=awq": "format=awq,",
               "element=bf16": "element=bf16,", "group_size=32": "group_size=32,", "bits=8": "bits=8,"}
+SUMS = "input=int32,weight_scale=channel"
+CONVERTED = {"dequantize": ["", f"{SUMS},bias=true", f"{SUMS},layout=col32,output=bf16", f"{SUMS},function=gelu,residual=true"],
+             "convert_layout": ["", "from=col32,to=row", "to=col4_4r2_8c", "to=col32_2r_4r4"]}
+MERGED = ["", "input=fp16,output=fp16", "input=fp32", "head_dim=64", "head_dim=512"]
 BATCHES = "| KV cache | B=8 | B=32 | B=64 | B=128 | B=256 | B=512 |"
 ROWS = "| | M=1 | M=8 | M=16 | M=32 | M=64 | M=128 |"
 
@@ -109,7 +113,8 @@ def planted(factor: int) -> Callable[[dict], bool]:
     return lambda case: case["outlier_norm"] == factor
 
 
-LINKED = ["w8a8_gemm", "quantize", "norm_quantize", "gate_quantize", "kv_append", "kv_gather", "w4_quantize"]
+LINKED = ["w8a8_gemm", "quantize", "norm_quantize", "gate_quantize", "kv_append", "kv_gather", "w4_quantize", "merge",
+          "dequantize", "convert_layout", "weight_sums"]
 
 
 def linked(operator: str) -> str:
@@ -123,8 +128,8 @@ TABLES = [
           {**{linked(operator) + (f":{INT4}" if "kv_" in operator else ""): of(operator, INT4 if "kv_" in operator else "")
               for operator in LINKED if operator != "w8a8_gemm"},
            **{f"{linked('w8a8_gemm')}, M={m}":
-              lambda case, m=m: case["descriptor"] == "w8a8_gemm" and case["sizes"]["m"] == m for m in (16, 2048)}},
-          [lambda case: case["name"] in ("prefill", "all", "n = k = 16384", "8192 x 8192") or
+              lambda case, m=m: case["descriptor"] == "w8a8_gemm" and case["sizes"]["m"] == m for m in (2048,)}},
+          [lambda case: case["name"] in ("prefill", "all", "n = k = 16384", "8192 x 8192", "8 parts", "N=K=8192") or
            case["name"].startswith("N=8192 K=8192 ")]),
     by_batch("docs/operators/gqa_decode.md", list(CACHES)),
     Table("docs/operators/gqa_decode.md", "| KV cache | B=1, T=8192 | B=1, T=131072 | B=16, T=8192 |",
@@ -187,6 +192,14 @@ TABLES = [
           [lambda case, alpha=alpha: case["alpha"] == alpha for alpha in (None, 0.5)]),
     Table("docs/operators/kv_gather.md", "| kernel | time |", "kv_gather_h200.json",
           {name: of("kv_gather", fields) for name, fields in GATHERED.items()}, [called("all")]),
+    *(Table(f"docs/operators/{operator}.md", "| fields | 1 × 4096 | 64 × 4096 | 8192 × 4096 | 64 × 8192 | 8192 × 8192 |",
+            f"{operator}_h200.json", {fields or "defaults": of(operator, fields) for fields in rows},
+            [called(name) for name in ("1 x 4096", "64 x 4096", "8192 x 4096", "64 x 8192", "8192 x 8192")])
+      for operator, rows in CONVERTED.items()),
+    Table("docs/operators/merge.md", "| fields | 2 parts | 8 parts |", "merge_h200.json",
+          {fields or "defaults": of("merge", fields) for fields in MERGED}, [called("2 parts"), called("8 parts")]),
+    Table("docs/operators/weight_sums.md", "| kernel | 1920 × 1920 | 4096 × 4096 | 8192 × 8192 |", "weight_sums_h200.json",
+          {"weight_sums": of("weight_sums", "")}, [called(f"N=K={n}") for n in (1920, 4096, 8192)]),
     Table("docs/operators/w4_quantize.md", "| kernel | 4096 × 4096 | 16384 × 16384 |", "w4_quantize_h200.json",
           {name: of("w4_quantize", fields) for name, fields in QUANTISED.items()},
           [called("n = k = 4096"), called("n = k = 16384")]),
