@@ -25,7 +25,7 @@ Dequantize parse(std::string_view text);
 /// Throws Failure(invalid_argument) for sizes that <cubit/dequantize.h> rules out.
 void check_sizes(const Dequantize& descriptor, std::int64_t rows, std::int64_t columns);
 
-inline constexpr int kThreads = 128;               ///< of a block
+inline constexpr int kThreads = 128;      ///< of a block
 inline constexpr int kVectorColumns = 8;  ///< columns that a thread loads at once
 
 codegen::KernelSource make_source(const Dequantize& descriptor, const codegen::Architecture& architecture);
