@@ -2,8 +2,8 @@
 //
 // Each thread has one vector of eight columns in up to four rows. It loads the scales of its columns and the bias once,
 // then the vectors of all its rows, and then computes and stores row by row. Neighbouring threads have neighbouring
-// columns, and a thread's eight results are one store of 16 bytes, so that a warp's stores fill whole sectors. The kernel
-// runs on all architectures.
+// columns, and a thread's eight results are one store of 16 bytes, so that a warp's stores fill whole sectors. The
+// kernel runs on all architectures.
 //
 // PTX ISA: "Data Movement and Conversion Instructions" (ld, st, cvt), "Floating Point Instructions" (ex2, rcp).
 #include "plan.cuh"
