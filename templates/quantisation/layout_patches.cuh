@@ -6,8 +6,12 @@
 //   kHoldsRows false   vector i has the columns 4 i … 4 i + 3 of all four rows
 // offset(stride, patch, i) is the byte offset of vector i. `stride` is the distance between rows, or between blocks of
 // 32 columns. The formulas are those of <cubit/matrix_layout.hpp>, solved for a vector.
+//
+// Where kHoldsRows is false, neighbouring lanes swap vectors before they store them, so that two lanes together fill a
+// sector of 32 bytes: swap(vectors, patch), and then stored_offset(stride, patch, i) for vector i.
 #pragma once
 
+#include "core/copies.cuh"
 #include "core/types.cuh"
 
 namespace cubit {
@@ -67,8 +71,47 @@ struct Col32RowsPatches {
 struct Col4Patches {
   static constexpr bool kHoldsRows = false;
   static __device__ __forceinline__ int64 offset(long long stride, const LayoutPatch& patch, int i) {
-    return patch.block() * stride + 256 * patch.group() + 128 * patch.parity() + 64 * patch.half() + 16 * i;
+    return region(stride, patch, patch.half()) + 16 * i;
+  }
+  /// Gives two neighbouring lanes vectors of both lanes' patches: the first lane the even vectors, the second lane the
+  /// odd ones. After that vectors 0 and 2 are of the first patch.
+  static __device__ __forceinline__ void swap(uint32 (&vectors)[kPatchVectors][4], const LayoutPatch& patch) {
+    const bool is_first = patch.half() == 0;
+#pragma unroll
+    for (int i = 0; i < kPatchVectors; i += 2) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        uint32& even = vectors[i][word];
+        uint32& odd = vectors[i + 1][word];
+        const uint32 received = __shfl_xor_sync(kFullWarp, is_first ? odd : even, 1);
+        (is_first ? odd : even) = received;
+      }
+    }
+  }
+  static __device__ __forceinline__ int64 stored_offset(long long stride, const LayoutPatch& patch, int i) {
+    return region(stride, patch, i % 2) + 16 * (i / 2 * 2 + patch.half());
+  }
+
+ private:
+  static __device__ __forceinline__ int64 region(long long stride, const LayoutPatch& patch, int half) {
+    return patch.block() * stride + 256 * patch.group() + 128 * patch.parity() + 64 * half;
   }
 };
+
+/// Stores the vectors of a patch. Rows from `rows` on are not stored.
+template <class Layout>
+__device__ __forceinline__ void store_patch(char* dst, int64 stride, const LayoutPatch& patch, int64 rows,
+                                            uint32 (&vectors)[kPatchVectors][4]) {
+  if constexpr (!Layout::kHoldsRows) Layout::swap(vectors, patch);
+#pragma unroll
+  for (int i = 0; i < kPatchVectors; ++i) {
+    if (patch.row(i) >= rows) continue;
+    if constexpr (Layout::kHoldsRows) {
+      store_global(dst + Layout::offset(stride, patch, i), vectors[i]);
+    } else {
+      store_global(dst + Layout::stored_offset(stride, patch, i), vectors[i]);
+    }
+  }
+}
 
 }  // namespace cubit

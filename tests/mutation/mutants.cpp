@@ -320,8 +320,8 @@ constexpr Mutant kMutants[] = {
      "return exists() && column(i) < shape_.columns;", "return exists();", "are in no allocation", kNotRun},
 
     {"healthy_layouts", "convert_layout:to=col4_4r2_8c", "rows=24,columns=96", "", "", "", "", kNotRun},
-    {"convert_rows_beyond_the_last", "convert_layout", "rows=5,columns=64", "kernels/quantisation/convert_layout.cuh",
-     "if (patch.row(i) < args.rows) store_global", "store_global", "are in no allocation", kNotRun},
+    {"convert_rows_beyond_the_last", "convert_layout", "rows=5,columns=64", "quantisation/layout_patches.cuh",
+     "if (patch.row(i) >= rows) continue;", "", "are in no allocation", kNotRun},
     {"convert_blocks_beyond_the_last", "convert_layout:from=col32,to=row", "rows=16,columns=96",
      "quantisation/layout_patches.cuh", "block_ = tile % static_cast<uint32>(blocks);", "block_ = tile;",
      "are in no allocation", kNotRun},

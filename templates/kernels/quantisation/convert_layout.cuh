@@ -23,11 +23,11 @@ extern "C" __global__ void __launch_bounds__(plan::kThreads)
                        patch.row(i) < args.rows);
   }
   constexpr bool kTransposes = plan::From::kHoldsRows != plan::To::kHoldsRows;
+  uint32 vectors[kPatchVectors][4];
 #pragma unroll
   for (int i = 0; i < kPatchVectors; ++i) {
-    uint32 vector[4];
 #pragma unroll
-    for (int word = 0; word < 4; ++word) vector[word] = kTransposes ? words[word][i] : words[i][word];
-    if (patch.row(i) < args.rows) store_global(args.output + plan::To::offset(args.output_stride, patch, i), vector);
+    for (int word = 0; word < 4; ++word) vectors[i][word] = kTransposes ? words[word][i] : words[i][word];
   }
+  store_patch<plan::To>(args.output, args.output_stride, patch, args.rows, vectors);
 }
