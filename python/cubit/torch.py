@@ -201,10 +201,13 @@ class Calibrator(Calibration):
         if not chosen:
             raise InvalidArgumentError(f"layers={patterns}", "the model has no linear layer that matches",
                                        "give patterns of the names of model.named_modules()")
-        self._hooks = [module.register_forward_pre_hook(partial(self._hook, name)) for name, module in chosen.items()]
+        self._hooks = [module.register_forward_pre_hook(partial(self._hook, name), with_kwargs=True)
+                       for name, module in chosen.items()]
 
-    def _hook(self, name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        self.add(name, inputs[0].detach().cpu())
+    def _hook(self, name: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...],
+              named: dict[str, torch.Tensor]) -> None:
+        given = inputs[0] if inputs else next(iter(named.values()))  # a linear layer has one input
+        self.add(name, given.detach().cpu())
 
     def close(self) -> None:
         """Removes the hooks from the model; the statistics stay."""

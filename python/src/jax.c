@@ -2,7 +2,8 @@
  *
  * cubit/jax.py infers sizes, checks arrays and fills an operator's argument struct while JAX traces a function. The
  * struct and the offsets of its addresses are attributes of the call, so an executable that JAX has stored is complete.
- * Nothing here knows an operator. Kernels come from a function of Python, once for each descriptor and device.
+ * Nothing here knows an operator. Kernels come from a function of Python, usually once for each descriptor and device; threads that
+ * begin at the same time may each call it.
  */
 #include <cubit/cubit.h>
 #include <pthread.h>
@@ -131,7 +132,10 @@ static int find_kernel(Call* call, const char* device) {
   pthread_mutex_unlock(&resolved_lock);
   if (found != NULL) return 1;
   Resolved* const made = malloc(sizeof *made + size);
-  if (made == NULL) return 0;
+  if (made == NULL) {
+    cubit_set_last_error(CUBIT_INTERNAL, "a call of JAX", "has no memory for the name of its kernel", "");
+    return 0;
+  }
   memcpy(made->name, name, size);
   name[length] = '\0';
   if (resolve(name, device, &made->kernel) != 0) {

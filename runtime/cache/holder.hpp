@@ -1,9 +1,9 @@
-// The list of the entries whose code a process holds in memory. prune() leaves these entries, so that the next process
+// The list of the entries whose code an engine holds in memory. prune() leaves these entries, so that the next process
 // of a serving system finds them.
 //
 // The list is a file beside the subfolders, "holder<time>.machine<number>.lock", with an artifact id in each line. The
-// process keeps the file locked and deletes it at the end. The operating system frees the lock of a dead process, and
-// housekeeping then deletes the file.
+// engine keeps the file locked, and deletes it at the end. Housekeeping deletes the lists of dead processes: those of
+// this machine since its last boot at once, because their locks are free, and others after 30 days.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ class Holder {
   Holder& operator=(const Holder&) = delete;
   ~Holder();
 
-  /// Adds an entry to the list, which the first call makes in `folder`. Without the list, because of a full disk or a
-  /// file system without locks, the entry may be pruned; the code in memory stays good.
+  /// Adds an entry to the list. The first call makes the list in `folder`. A full disk, or a file system without locks,
+  /// prevents the list. The entry may then be pruned, and the code in memory stays good.
   void hold(const std::filesystem::path& folder, const std::string& id);
 
  private:

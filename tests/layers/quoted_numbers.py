@@ -172,7 +172,7 @@ TABLES = [
           {row: lambda case, word=word: word in case["file"] and case["sizes"]["n"] == 8192
            for row, word in (("0", "overlap"), ("1", "constant_weights"))},
           [lambda case, m=m: case["sizes"]["m"] == m for m in (1, 16, 64, 128, 256)]),
-    Table("docs/embedding_python.md", "| road | one call |", "python_launch_h200.json",
+    Table("docs/embedding_python.md", "| way | one call |", "python_launch_h200.json",
           {"`cubit_kernel_launch` in a loop of C": called("c"),
            '`kernel.positional("query", …)(query, …)`': called("by position"),
            "`kernel(query=…, out=output)`": called("out="),
