@@ -136,6 +136,9 @@ def test_a_calibrator_sees_what_linear_layers_receive(tmp_path):
     ranges = calibrator.ranges("minmax")
     for name, seen in (("0", torch.stack(batches)), ("2", torch.stack([model[:2](batch) for batch in batches]))):
         assert ranges[name]["high"] == seen.abs().max().item()
+    with ct.Calibrator(model) as named:
+        model[0](input=batches[0])
+    assert named.ranges("minmax")["0"]["high"] == batches[0].abs().max().item()
     with pytest.raises(cubit.errors.InvalidArgumentError, match="the model has no linear layer that matches"):
         ct.Calibrator(model, layers=["mlp.*"])
 
