@@ -105,7 +105,8 @@ CUBIT_API cubit_status cubit_python_calibration_write_scales(const cubit_python_
 
 /* Writes a file for `cubit calibrate --merge`. The statistics come from no files. */
 CUBIT_API cubit_status cubit_python_calibration_save(const cubit_python_calibration* from, const char* path) {
-  return guarded([&] { calibrate::write_statistics(path, from->layers, R"({"files": [], "identities": [], "layers": ["*"]})"); });
+  return guarded(
+      [&] { calibrate::write_statistics(path, from->layers, R"({"files": [], "identities": [], "layers": ["*"]})"); });
 }
 
 }  // extern "C"
