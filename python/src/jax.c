@@ -2,8 +2,8 @@
  *
  * cubit/jax.py infers sizes, checks arrays and fills an operator's argument struct while JAX traces a function. The
  * struct and the offsets of its addresses are attributes of the call, so an executable that JAX has stored is complete.
- * Nothing here knows an operator. Kernels come from a function of Python, usually once for each descriptor and device; threads that
- * begin at the same time may each call it.
+ * Nothing here knows an operator. Kernels come from a function of Python, usually once for each descriptor and device.
+ * Threads that begin at the same time may each call it.
  */
 #include <cubit/cubit.h>
 #include <pthread.h>
